@@ -1,0 +1,42 @@
+"""Package metadata and extras; build system and tool settings are in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+here = Path(__file__).parent
+version = re.search(r'__version__ = "(.+)"', (here / "torch_gckm" / "_version.py").read_text()).group(1)
+
+extras = {
+    "sparse": ["torch-scatter", "torch-sparse"],  # Built from source; see the Makefile's target test-sparse.
+    "datasets": ["ogb"],
+    "sklearn": ["scikit-learn>=1.4"],
+    "plot": ["matplotlib>=3.8"],
+}
+extras["test"] = ["pytest>=8", "ruff", "mypy", "build", *extras["sklearn"], *extras["plot"]]
+extras["all"] = sorted({requirement for requirements in extras.values() for requirement in requirements})
+
+setup(
+    name="torch_gckm",
+    version=version,
+    description="Deep graph convolutional kernel machines for PyTorch Geometric: node classification with few labels",
+    long_description=(here / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    python_requires=">=3.11",
+    packages=find_packages(include=["torch_gckm", "torch_gckm.*"]),
+    package_data={"torch_gckm": ["py.typed"]},
+    install_requires=["torch>=2.6", "torch-geometric>=2.6", "numpy>=1.26", "scipy>=1.12", "tqdm", "psutil"],
+    extras_require=extras,
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)

@@ -1,0 +1,83 @@
+"""Typed errors and warnings.
+
+Every error names the node or parameter at fault and says what to change. All
+of them derive from :class:`GCKMError`, and also from the built-in exception
+that a caller would expect, so ``except ValueError`` keeps working.
+"""
+
+from __future__ import annotations
+
+
+class GCKMError(Exception):
+    """Base class of every error raised by torch_gckm."""
+
+
+class InvalidInputError(GCKMError, ValueError):
+    """Features, edges or arguments that no model can use."""
+
+
+class InvalidLabelError(GCKMError, ValueError):
+    """Labels or masks that are out of range, empty or of the wrong length."""
+
+
+class ViewError(GCKMError, KeyError):
+    """A kernel names a view that the given features do not have."""
+
+    def __str__(self) -> str:  # KeyError would print the repr of the sentence.
+        return str(self.args[0])
+
+
+class ZeroRowError(GCKMError, ValueError):
+    """A row of zeros where a direction is needed (cosine kernel)."""
+
+
+class NotFittedError(GCKMError, RuntimeError):
+    """A result is asked for before anything was fitted."""
+
+
+class GraphMismatchError(GCKMError, ValueError):
+    """A fitted layer is called with a graph other than the one it was fitted on."""
+
+
+class KernelNotPSDError(GCKMError, ValueError):
+    """Kernel PCA needs a positive semi-definite kernel."""
+
+
+class DegreeError(GCKMError, ValueError):
+    """A node whose kernel degree is zero or negative; its weight 1/degree has no meaning."""
+
+
+class SingularReadoutError(GCKMError, RuntimeError):
+    """The readout's linear system has no unique solution."""
+
+
+class LowRankError(GCKMError, ValueError):
+    """The centred kernel matrix has fewer directions than were asked for."""
+
+
+class EigenResidualError(GCKMError, RuntimeError):
+    """An eigensolver returned vectors that do not solve the eigenproblem."""
+
+
+class OutOfMemoryError(GCKMError, MemoryError):
+    """An allocation that would not fit is refused before it is tried."""
+
+
+class GCKMWarning(UserWarning):
+    """Base class of every warning issued by torch_gckm."""
+
+
+class LowRankWarning(GCKMWarning):
+    """Fewer embedding dimensions than asked for: the kernel matrix has no more."""
+
+
+class UnlabelledClassWarning(GCKMWarning):
+    """A class without a single labelled node can never be predicted."""
+
+
+class ZeroRowWarning(GCKMWarning):
+    """Rows of zeros cannot be scaled to unit length and stay zero."""
+
+
+class DetachedInputWarning(GCKMWarning):
+    """Gradients were expected to flow through a layer that returns its own parameters."""

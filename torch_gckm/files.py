@@ -1,0 +1,45 @@
+"""Files are written whole or not at all, and loading never executes code."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+PathLike = str | os.PathLike[str]
+
+
+def write_atomically(path: PathLike, write: Callable[[IO[bytes]], object]) -> None:
+    """Call ``write`` on a temporary file beside ``path`` and rename it: whole or not at all."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def save_tensors(content: dict[str, Any], path: PathLike) -> None:
+    """Write a dictionary of tensors and plain values atomically."""
+    write_atomically(path, lambda file: torch.save(content, file))
+
+
+def load_tensors(path: PathLike) -> dict[str, Any]:
+    """Read what :func:`save_tensors` wrote, onto the CPU; refuses anything but tensors and plain values."""
+    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return content

@@ -1,0 +1,115 @@
+r"""The exact kernel matrix: every entry, in blocks where that saves memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.gram.dense_readout import DenseReadout
+from torch_gckm.gram.eigen import top_eigenvectors
+from torch_gckm.gram.gram import Gram, GramFactory, ReadoutProblem
+from torch_gckm.gram.memory import available_bytes, require_memory
+from torch_gckm.kernels import Kernel, Rows
+
+_KEEP_FRACTION = 0.25  # A constant matrix is kept between calls if it takes no more of the free memory.
+
+
+class Dense(GramFactory):
+    r"""Represent kernel matrices exactly, as :math:`n \times n` arrays.
+
+    Eigenvectors and the readout are computed in double precision whatever the
+    features are; the training objective uses the precision of the features.
+
+    Args:
+        block_entries: Products and gradients are computed for so many kernel values at a time.
+    """
+
+    def __init__(self, block_entries: int = 2**25) -> None:
+        if block_entries < 1:
+            raise InvalidInputError(f"'block_entries' must be positive, got {block_entries}")
+        self.block_entries = block_entries
+
+    def __call__(self, kernel: Kernel, rows: Rows) -> DenseGram:
+        return DenseGram(kernel, rows, self.block_entries)
+
+    def config(self) -> dict[str, Any]:
+        return {"kind": "Dense", "arguments": {"block_entries": self.block_entries}}
+
+    def __repr__(self) -> str:
+        return "Dense()"
+
+
+class DenseGram(Gram):
+    """The exact kernel matrix of some features. Made by :class:`Dense`."""
+
+    def __init__(self, kernel: Kernel, rows: Rows, block_entries: int) -> None:
+        super().__init__(kernel, rows)
+        self.block_entries = block_entries
+        self._matrix: Tensor | None = None
+
+    def matmul(self, v: Tensor) -> Tensor:
+        with torch.no_grad():
+            matrix = self._kept_matrix()
+            if matrix is not None:
+                return matrix @ v
+            return torch.cat([self.kernel(self.rows.rows(block), self.rows) @ v for block in self._blocks()])
+
+    def bilinear(self, u: Tensor, v: Tensor) -> Tensor:
+        matrix = self._kept_matrix()
+        if matrix is None and self._fits_one_block:
+            matrix = self.kernel(self.rows)
+        if matrix is not None:
+            return (u * (matrix @ v)).sum()
+        # Blocks are computed again in the backward pass, so that never more than one exists.
+        total = torch.zeros((), dtype=u.dtype, device=u.device)
+        for block in self._blocks():
+            part = checkpoint(self._block_bilinear, block, u, v, use_reentrant=False, preserve_rng_state=False)
+            total = total + part  # type: ignore[operator]
+        return total
+
+    def eigenvectors(self, count: int) -> tuple[Tensor, Tensor]:
+        size = self.num_nodes
+        # The matrix, one temporary of a kernel's evaluation, and the basis of the Lanczos method.
+        require_memory(8 * size * (2 * size + 3 * count), "an exact kernel matrix", self.rows.device)
+        with torch.no_grad():
+            matrix = self.kernel(self.rows.detach().to(torch.float64))
+            values, vectors = top_eigenvectors(matrix, count, check_psd=not self.kernel.is_psd)
+        return values.to(self.rows.dtype), vectors.to(self.rows.dtype)
+
+    def solve_readout(self, problem: ReadoutProblem) -> DenseReadout:
+        copies = 4 if self.is_constant or not torch.is_grad_enabled() else 8
+        require_memory(8 * copies * self.num_nodes**2, "the exact readout", self.rows.device)
+        return DenseReadout(self.kernel(self.rows.to(torch.float64)), problem)
+
+    def cross_matmul(self, new: Rows, v: Tensor) -> Tensor:
+        with torch.no_grad():
+            step = max(1, self.block_entries // max(self.num_nodes, 1))
+            blocks = (new.rows(slice(start, start + step)) for start in range(0, new.num_rows, step))
+            parts = [self.kernel(block, self.rows) @ v for block in blocks]
+            return torch.cat(parts) if parts else v.new_zeros(0, v.size(1))
+
+    @property
+    def _fits_one_block(self) -> bool:
+        return self.num_nodes**2 <= self.block_entries
+
+    def _blocks(self) -> Iterator[slice]:
+        step = max(1, self.block_entries // self.num_nodes)
+        for start in range(0, self.num_nodes, step):
+            yield slice(start, min(start + step, self.num_nodes))
+
+    def _block_bilinear(self, block: slice, u: Tensor, v: Tensor) -> Tensor:
+        return (u[block] * (self.kernel(self.rows.rows(block), self.rows) @ v)).sum()
+
+    def _kept_matrix(self) -> Tensor | None:
+        """The whole matrix, kept between calls: only where it is constant and small enough."""
+        if self._matrix is None and self.is_constant:
+            num_bytes = self.rows.dtype.itemsize * self.num_nodes**2
+            if self._fits_one_block or num_bytes <= _KEEP_FRACTION * available_bytes(self.rows.device):
+                with torch.no_grad():
+                    self._matrix = self.kernel(self.rows)
+        return self._matrix

@@ -1,0 +1,123 @@
+r"""The readout's linear system with an exact kernel matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from torch_gckm.errors import DegreeError, SingularReadoutError
+from torch_gckm.gram.gram import ReadoutProblem, ReadoutSolution
+from torch_gckm.numerics import one_norm_estimate
+
+_SMALLEST_RCOND = 1e-13
+
+
+class DenseReadout(ReadoutSolution):
+    r"""LU of the bordered system in the unknowns :math:`a / \eta` and :math:`b`, where :math:`a = R H`.
+
+    .. math::
+        \begin{bmatrix} \eta I - R K & -r \\ 1' & 0 \end{bmatrix}
+        \begin{bmatrix} a / \eta \\ b' \end{bmatrix} =
+        \begin{bmatrix} S \\ 0 \end{bmatrix}, \qquad
+        E = \begin{bmatrix} K & 1 \end{bmatrix}
+        \begin{bmatrix} a / \eta \\ b' \end{bmatrix}, \qquad S = L C / \lambda_2
+
+    It is the paper's bordered system with its rows scaled by :math:`-R`, so that
+    :math:`r_i = 0` is no exception. The factors serve the scores, the
+    leave-out blocks and the backward pass.
+
+    Args:
+        matrix: The kernel matrix, ``[n, n]``, in double precision.
+        problem: Labels and hyperparameters.
+    """
+
+    def __init__(self, matrix: Tensor, problem: ReadoutProblem) -> None:
+        degrees = matrix.sum(dim=1)
+        check_degrees(degrees)
+        self.problem = problem
+        self.r = problem.r(degrees)
+        self._bordered = torch.nn.functional.pad(matrix, (0, 1, 0, 1), value=1.0)
+        del matrix  # The bordered copy replaces it: n x n arrays are what memory goes to.
+        system = torch.cat([-self.r, self.r.new_ones(1)]).unsqueeze(1) * self._bordered
+        system.diagonal()[:-1].add_(problem.eta)
+        system[-1, -1] = 0.0
+        self._system = system
+        self._factors = self._factorise()
+        self.alpha, self.bias, self.scores = self._apply(problem.labels(system.dtype))
+
+    def response(self, index: Tensor) -> Tensor:
+        unit = torch.zeros(self.r.size(0), index.size(0), dtype=self.r.dtype, device=self.r.device)
+        unit[index, torch.arange(index.size(0), device=index.device)] = 1.0
+        return self._apply(unit)[2][index]
+
+    def _apply(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        right = torch.nn.functional.pad(labels, (0, 0, 0, 1))
+        solution: Tensor = _Solve.apply(self._system, *self._factors, right)
+        return solution[:-1] * self.problem.eta, solution[-1], (self._bordered @ solution)[:-1]
+
+    def _factorise(self) -> tuple[Tensor, Tensor]:
+        system = self._system.detach()
+        factors, pivots, info = torch.linalg.lu_factor_ex(system)
+        if int(info) == 0:
+            inverse_norm = one_norm_estimate(
+                lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1)).squeeze(1),
+                lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1), adjoint=True).squeeze(1),
+                like=system,
+            )
+            if float(inverse_norm * torch.linalg.matrix_norm(system, ord=1)) < 1.0 / _SMALLEST_RCOND:
+                return factors, pivots
+        raise SingularReadoutError(_describe_singularity(self._bordered.detach()[:-1, :-1], self.problem))
+
+
+def check_degrees(degrees: Tensor) -> None:
+    """Refuse nodes whose kernel degree is not positive, naming the first."""
+    bad = ~(degrees > 0)
+    if bool(bad.any()):
+        node = int(bad.nonzero()[0])
+        raise DegreeError(
+            f"node {node} has the kernel degree {float(degrees[node]):.3g} ({int(bad.sum())} nodes are not positive); "
+            "the readout weighs nodes by 1/degree: use a kernel with positive values, such as RBF"
+        )
+
+
+def _describe_singularity(matrix: Tensor, problem: ReadoutProblem) -> str:
+    scale = matrix.diagonal().abs().sqrt()
+    linked = matrix.abs() > 1e-12 * scale.unsqueeze(1) * scale
+    _, component = connected_components(csr_matrix(linked.cpu().numpy()), directed=False)
+    labelled = set(component[(problem.weight > 0).cpu().numpy()].tolist())
+    lonely, nodes = np.unique(component, return_index=True)
+    unlabelled = [int(node) for group, node in zip(lonely, nodes, strict=True) if group not in labelled]
+    advice = "widen the kernel's bandwidth, label one of these nodes, or move eta * lambda1 away from 1"
+    if len(unlabelled) >= 2:
+        return (
+            f"the readout has no unique solution: {len(unlabelled)} groups of nodes are joined to no labelled node by "
+            f"the kernel (for example nodes {unlabelled[0]} and {unlabelled[1]}); {advice}"
+        )
+    return (
+        f"the readout's linear system is singular at eta = {problem.eta:g}, lambda1 = {problem.lambda1:g}, "
+        f"lambda2 = {problem.lambda2:g}; change one of them, or the kernel's bandwidth"
+    )
+
+
+class _Solve(torch.autograd.Function):
+    """Solve with a given LU factorisation; the backward pass solves with its transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, system: Tensor, factors: Tensor, pivots: Tensor, right: Tensor) -> Tensor:
+        solution = torch.linalg.lu_solve(factors, pivots, right)
+        ctx.save_for_backward(factors, pivots, solution)
+        return solution
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, Tensor]:
+        factors, pivots, solution = ctx.saved_tensors
+        right = torch.linalg.lu_solve(factors, pivots, grad, adjoint=True)
+        system = -right @ solution.t() if ctx.needs_input_grad[0] else None
+        return system, None, None, right

@@ -1,0 +1,138 @@
+"""Kernels that read entries: categorical codes, precomputed values, any callable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.kernels.features import Features
+from torch_gckm.kernels.kernel import LeafKernel
+
+KernelFunction = Callable[[Tensor, Tensor], Tensor]
+
+
+class Categorical(LeafKernel):
+    r"""The overlap kernel :math:`k(x, y) = \frac{1}{d} \sum_j [x_j = y_j]` on category codes.
+
+    One minus the normalised Hamming distance. Features hold one code a column,
+    so they are compared, never multiplied. Aggregation would mix codes: use it
+    with ``aggregation="none"``, or on a view that is not aggregated. It is
+    piecewise constant: no gradient flows to the codes.
+    """
+
+    def _evaluate(self, a: Features, b: Features) -> Tensor:
+        x, y = a.dense().detach(), b.dense().detach()
+        if x.size(1) != y.size(1):
+            raise InvalidInputError(f"features have {y.size(1)} columns, but {x.size(1)} were expected")
+        overlap = torch.zeros(x.size(0), y.size(0), dtype=x.dtype, device=x.device)
+        for column in range(x.size(1)):  # A column at a time: no [n, m, d] temporary.
+            overlap += x[:, column].unsqueeze(1) == y[:, column]
+        return overlap.div_(max(x.size(1), 1))
+
+    def _diagonal(self, a: Features) -> Tensor:
+        return torch.ones(a.num_rows, dtype=a.dtype, device=a.device)
+
+
+class Precomputed(LeafKernel):
+    """Kernel values given as a symmetric matrix; features hold row numbers in one column.
+
+    .. code-block:: python
+
+        conv = GCKMConv(1, 16, kernel=Precomputed(K), aggregation="none")
+        conv.initialize(torch.arange(n).unsqueeze(1), edge_index)
+
+    New nodes work as long as ``matrix`` has rows for them.
+
+    Args:
+        matrix: The kernel matrix, ``[N, N]``, symmetric.
+    """
+
+    is_psd = False  # Not known; kernel PCA checks it.
+
+    def __init__(self, matrix: Tensor) -> None:
+        super().__init__()
+        if matrix.dim() != 2 or matrix.size(0) != matrix.size(1):
+            raise InvalidInputError(f"a precomputed kernel must be a square matrix, got shape {tuple(matrix.shape)}")
+        if not matrix.is_floating_point():
+            matrix = matrix.to(torch.get_default_dtype())
+        gap = (matrix - matrix.t()).abs()
+        scale = matrix.abs().max()
+        if float(gap.max()) > 1e3 * torch.finfo(matrix.dtype).eps * float(scale):
+            row, column = divmod(int(gap.argmax()), matrix.size(0))
+            raise InvalidInputError(
+                f"a precomputed kernel must be symmetric, but entries ({row}, {column}) and ({column}, {row}) differ "
+                f"by {float(gap.max()):.3g}; pass (K + K.T) / 2 if that is what you mean"
+            )
+        self.register_buffer("matrix", matrix)
+
+    matrix: Tensor
+
+    def _numbers(self, a: Features) -> Tensor:
+        x = a.dense()
+        if x.size(1) != 1:
+            raise InvalidInputError(f"a precomputed kernel reads row numbers from one column, got {x.size(1)} columns")
+        numbers = x[:, 0].round().long()
+        if x.size(0) and not 0 <= int(numbers.min()) <= int(numbers.max()) < self.matrix.size(0):
+            raise InvalidInputError(
+                f"row numbers must lie in [0, {self.matrix.size(0)}), got "
+                f"{int(numbers.min())} to {int(numbers.max())}"
+            )
+        return numbers
+
+    def _evaluate(self, a: Features, b: Features) -> Tensor:
+        return self.matrix[self._numbers(a)][:, self._numbers(b)].to(a.dtype)
+
+    def _diagonal(self, a: Features) -> Tensor:
+        return self.matrix.diagonal()[self._numbers(a)].to(a.dtype)
+
+    def arguments(self) -> dict[str, Any]:
+        return {"matrix": self.matrix}
+
+    def extra_repr(self) -> str:
+        return f"Precomputed({self.matrix.size(0)} x {self.matrix.size(1)})"
+
+
+class Custom(LeafKernel):
+    """Any function of two feature matrices as a kernel.
+
+    Layers take the bare function, too: ``GCKMConv(16, 8, kernel=my_function)``.
+    A model with such a kernel can be trained but not saved to one file, since
+    loading never executes code; save its ``state_dict`` instead.
+
+    Args:
+        function: Maps ``[n, d]`` and ``[m, d]`` to kernel values ``[n, m]``.
+    """
+
+    is_psd = False  # Not known; kernel PCA checks it.
+    diagonal_block = 64
+
+    def __init__(self, function: KernelFunction) -> None:
+        super().__init__()
+        self.function = function
+
+    def _evaluate(self, a: Features, b: Features) -> Tensor:
+        values = self.function(a.dense(), b.dense())
+        if values.shape != (a.num_rows, b.num_rows):
+            raise InvalidInputError(
+                f"the kernel function returned shape {tuple(values.shape)} for {a.num_rows} and {b.num_rows} rows; "
+                f"expected {(a.num_rows, b.num_rows)}"
+            )
+        return values
+
+    def _diagonal(self, a: Features) -> Tensor:
+        # Small blocks on the diagonal: n * 64 values, never n * n.
+        blocks = a.dense().split(self.diagonal_block)
+        return torch.cat([self.function(block, block).diagonal() for block in blocks])
+
+    def config(self) -> dict[str, Any]:
+        raise InvalidInputError(
+            f"{self!r} is a Python function and cannot be written to a file that loads without executing code; "
+            "save model.state_dict() instead"
+        )
+
+    def extra_repr(self) -> str:
+        return f"Custom({getattr(self.function, '__name__', repr(self.function))})"

@@ -1,0 +1,159 @@
+"""Kernels of the Euclidean distance: RBF, Laplacian and Matern."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.kernels.features import Features
+from torch_gckm.kernels.kernel import Auto, LeafKernel
+
+
+def squared_distance(a: Features, b: Features) -> Tensor:
+    """Squared Euclidean distances ``[n, m]`` from inner products and squared norms.
+
+    Entries that compare a row with itself are exactly zero; kernels with a
+    kink at the origin would otherwise turn rounding of size ``eps`` into
+    ``sqrt(eps)``.
+    """
+    distance = a.dot(b).mul_(-2.0).add_(a.sq_norm().unsqueeze(1)).add_(b.sq_norm())
+    same = a.shared_entries(b)
+    if same is not None:
+        distance[same] = 0.0
+    return distance.clamp_(min=0.0)
+
+
+def total_variance(a: Features) -> Tensor:
+    """The number of columns times their mean variance: half the mean squared distance of two rows."""
+    return a.sq_norm().double().mean() - a.mean().double().square().sum()
+
+
+class DistanceKernel(LeafKernel):
+    """A kernel that depends on the squared distance alone; every row has unit self-similarity."""
+
+    bandwidth: str
+    """The name of the hyperparameter that scales the distance."""
+
+    def __init__(self, value: float | Auto, learnable: bool) -> None:
+        super().__init__()
+        self.learnable = learnable
+        self.automatic = value == "auto"
+        self._hyperparameter(self.bandwidth, value, learnable)
+
+    def profile(self, squared: Tensor) -> Tensor:
+        """The kernel as a function of the squared distance; may work in place."""
+        raise NotImplementedError
+
+    def automatic_bandwidth(self, variance: Tensor) -> Tensor:
+        """The bandwidth for features with this total variance."""
+        return variance.sqrt()
+
+    @property
+    def is_fitted(self) -> bool:
+        return not bool(self._positive(self.bandwidth).isnan())
+
+    def fit_view(self, a: Features) -> None:
+        # A learned bandwidth is only started automatically; later fits must not undo the learning.
+        if not self.automatic or (self.learnable and self.is_fitted):
+            return
+        variance = total_variance(a.detach())
+        if not float(variance) > 0.0:
+            raise InvalidInputError(
+                f"'{self.bandwidth}' of {type(self).__name__} cannot be chosen automatically: "
+                "all rows are the same; give a number"
+            )
+        self._set_positive(self.bandwidth, self.automatic_bandwidth(variance))
+
+    def arguments(self) -> dict[str, Any]:
+        value = "auto" if self.automatic else float(self._positive(self.bandwidth))
+        return {self.bandwidth: value, "learnable": self.learnable}
+
+    def _evaluate(self, a: Features, b: Features) -> Tensor:
+        return self.profile(squared_distance(a, b))
+
+    def _diagonal(self, a: Features) -> Tensor:
+        return torch.ones(a.num_rows, dtype=a.dtype, device=a.device)
+
+    def extra_repr(self) -> str:
+        text = super().extra_repr()
+        if self.automatic and self.is_fitted:
+            text = text.replace("'auto'", f"auto={float(self._positive(self.bandwidth)):.4g}")
+        return text
+
+
+class RBF(DistanceKernel):
+    r"""The Gaussian kernel :math:`k(x, y) = \exp(-\|x - y\|^2 / (2 \sigma^2))`.
+
+    Args:
+        sigma2: The squared bandwidth :math:`\sigma^2`, or ``"auto"`` for :math:`m` times the
+            variance of the features, :math:`m` being their number (set when a layer is fitted).
+        learnable: Make the bandwidth a parameter (stored as its logarithm).
+    """
+
+    bandwidth = "sigma2"
+
+    def __init__(self, sigma2: float | Auto = "auto", learnable: bool = False) -> None:
+        super().__init__(sigma2, learnable)
+
+    def profile(self, squared: Tensor) -> Tensor:
+        return squared.mul_(-0.5 / self._positive("sigma2")).exp_()
+
+    def automatic_bandwidth(self, variance: Tensor) -> Tensor:
+        return variance
+
+
+class Laplacian(DistanceKernel):
+    r"""The exponential kernel :math:`k(x, y) = \exp(-\|x - y\| / \sigma)` of the Euclidean distance.
+
+    Args:
+        sigma: The bandwidth, or ``"auto"`` for the square root of what :class:`RBF` takes.
+        learnable: Make the bandwidth a parameter.
+    """
+
+    bandwidth = "sigma"
+
+    def __init__(self, sigma: float | Auto = "auto", learnable: bool = False) -> None:
+        super().__init__(sigma, learnable)
+
+    def profile(self, squared: Tensor) -> Tensor:
+        return (_root(squared) * (-1.0 / self._positive("sigma"))).exp_()
+
+
+class Matern(DistanceKernel):
+    r"""The Matern kernel, between :class:`Laplacian` (:math:`\nu = 1/2`) and :class:`RBF` in smoothness.
+
+    With :math:`t = \sqrt{2 \nu} \|x - y\| / \sigma`, it is :math:`e^{-t}`,
+    :math:`(1 + t) e^{-t}` or :math:`(1 + t + t^2/3) e^{-t}`.
+
+    Args:
+        nu: The smoothness: 0.5, 1.5 or 2.5.
+        sigma: The bandwidth, or ``"auto"`` for the square root of what :class:`RBF` takes.
+        learnable: Make the bandwidth a parameter.
+    """
+
+    bandwidth = "sigma"
+
+    def __init__(self, nu: float = 1.5, sigma: float | Auto = "auto", learnable: bool = False) -> None:
+        if nu not in (0.5, 1.5, 2.5):
+            raise InvalidInputError(f"'nu' of Matern must be 0.5, 1.5 or 2.5, got {nu!r}")
+        super().__init__(sigma, learnable)
+        self.nu = nu
+
+    def profile(self, squared: Tensor) -> Tensor:
+        t = _root(squared) * (math.sqrt(2.0 * self.nu) / self._positive("sigma"))
+        decay = torch.exp(-t)
+        if self.nu == 0.5:
+            return decay
+        return (1.0 + t) * decay if self.nu == 1.5 else (1.0 + t + t.square() / 3.0) * decay
+
+    def arguments(self) -> dict[str, Any]:
+        return {"nu": self.nu, **super().arguments()}
+
+
+def _root(squared: Tensor) -> Tensor:
+    # The slope of the root at zero is infinite; clamping stops it there, where the distance is constant.
+    return squared.clamp(min=torch.finfo(squared.dtype).tiny).sqrt()

@@ -1,0 +1,253 @@
+"""The kernel base class and the algebra of kernels."""
+
+from __future__ import annotations
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.kernels.features import DEFAULT_VIEW, Features, FeaturesLike, Rows, as_rows
+
+Auto = Literal["auto"]
+
+
+class Kernel(torch.nn.Module):
+    r"""A kernel function :math:`k(a_u, a_v)` on rows of features.
+
+    Kernels are modules: hyperparameters are buffers, or parameters if they are
+    to be learned. They combine with ``+``, ``*`` and multiplication by a
+    positive number, and read the view ``"h"`` unless :meth:`on` names another.
+
+    .. code-block:: python
+
+        RBF(0.05) * RBF(10.0).on("x")   # a product over two views
+        0.9 * Cosine() + 0.1 * Linear()
+    """
+
+    is_psd: bool = True
+    """Whether the kernel is positive semi-definite by construction."""
+
+    def forward(self, a: FeaturesLike, b: FeaturesLike | None = None, *, diag: bool = False) -> Tensor:
+        """Evaluate the kernel.
+
+        Args:
+            a: Features, a tensor ``[n, d]`` or a mapping of views.
+            b: The other rows; ``a`` itself if omitted.
+            diag: Return only :math:`k(a_u, a_u)`; no matrix is built.
+
+        Shapes:
+            - **output:** ``[n, m]``, or ``[n]`` with ``diag=True``
+        """
+        rows = as_rows(a)
+        if not self.is_fitted:
+            self.fit(rows)
+        if diag:
+            if b is not None:
+                raise InvalidInputError("diag=True evaluates k(a_u, a_u) and takes a single argument")
+            return self.diagonal(rows)
+        return self.evaluate(rows, rows if b is None else as_rows(b))
+
+    @abstractmethod
+    def evaluate(self, a: Rows, b: Rows) -> Tensor:
+        """The kernel matrix between the rows of ``a`` and ``b``."""
+
+    @abstractmethod
+    def diagonal(self, a: Rows) -> Tensor:
+        """The kernel of every row with itself, ``[n]``."""
+
+    @abstractmethod
+    def leaves(self) -> Iterator[LeafKernel]:
+        """The elementary kernels that this kernel is made of."""
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """Plain values from which :func:`~torch_gckm.kernels.kernel_from_config` rebuilds the kernel."""
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The names of the views that the kernel reads."""
+        return tuple(dict.fromkeys(leaf.view for leaf in self.leaves()))
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether every automatic hyperparameter has a value."""
+        return all(leaf.is_fitted for leaf in self.leaves())
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether the kernel has parameters that take part in training."""
+        return any(p.requires_grad for p in self.parameters())
+
+    def fit(self, a: FeaturesLike) -> Kernel:
+        """Set automatic hyperparameters from the features; does nothing where all are given."""
+        rows = as_rows(a)
+        for leaf in self.leaves():
+            leaf.fit_view(rows.view(leaf.view))
+        return self
+
+    def on(self, view: str) -> Kernel:
+        """A copy of this kernel that reads the features called ``view``."""
+        kernel = copy.deepcopy(self)
+        for leaf in kernel.leaves():
+            leaf.view = view
+        return kernel
+
+    def __add__(self, other: Kernel) -> Kernel:
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        return Scaled(self, float(other)) if isinstance(other, int | float) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        return self.extra_repr()
+
+
+class LeafKernel(Kernel):
+    """An elementary kernel: a function of one view.
+
+    Subclasses register hyperparameters with :meth:`_hyperparameter`, list the
+    constructor's arguments in :meth:`arguments` and implement ``_evaluate``
+    and ``_diagonal`` on a single :class:`Features`.
+    """
+
+    view: str = DEFAULT_VIEW
+
+    @abstractmethod
+    def _evaluate(self, a: Features, b: Features) -> Tensor: ...
+
+    @abstractmethod
+    def _diagonal(self, a: Features) -> Tensor: ...
+
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments as plain values."""
+        return {}
+
+    def evaluate(self, a: Rows, b: Rows) -> Tensor:
+        return self._evaluate(a.view(self.view), b.view(self.view))
+
+    def diagonal(self, a: Rows) -> Tensor:
+        return self._diagonal(a.view(self.view))
+
+    def leaves(self) -> Iterator[LeafKernel]:
+        yield self
+
+    def config(self) -> dict[str, Any]:
+        return {"kind": type(self).__name__, "view": self.view, "arguments": self.arguments()}
+
+    @property
+    def is_fitted(self) -> bool:
+        return True
+
+    def fit_view(self, a: Features) -> None:
+        """Set automatic hyperparameters from the features of this kernel's view."""
+
+    def extra_repr(self) -> str:
+        shown = {key: value for key, value in self.arguments().items() if value is not False}
+        text = ", ".join(f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={value!r}"
+                         for key, value in shown.items())
+        on = "" if self.view == DEFAULT_VIEW else f".on({self.view!r})"
+        return f"{type(self).__name__}({text}){on}"
+
+    def _hyperparameter(self, name: str, value: float | Auto, learnable: bool) -> None:
+        """Register a positive number: a buffer, or the exponential of a parameter if it is learned.
+
+        It is kept in double precision whatever the features are, so that a
+        bandwidth means the same number in a float32 and in a float64 model.
+        """
+        automatic = value == "auto"
+        number = math.nan if automatic else float(value)
+        if not automatic and not 0.0 < number < math.inf:
+            raise InvalidInputError(f"'{name}' of {type(self).__name__} must be a positive number, got {value!r}")
+        tensor = torch.tensor(number, dtype=torch.float64)
+        if learnable:
+            self.register_parameter(f"log_{name}", torch.nn.Parameter(tensor.log()))
+        else:
+            self.register_buffer(name, tensor)
+
+    def _positive(self, name: str) -> Tensor:
+        """The current value of a registered hyperparameter, differentiable if it is learned."""
+        raw = self._parameters.get(f"log_{name}")
+        return getattr(self, name) if raw is None else raw.exp()
+
+    def _set_positive(self, name: str, value: Tensor) -> None:
+        raw = self._parameters.get(f"log_{name}")
+        with torch.no_grad():
+            if raw is None:
+                getattr(self, name).copy_(value)
+            else:
+                raw.copy_(value.log())
+
+
+class Sum(Kernel):
+    """The sum of two kernels."""
+
+    symbol = "+"
+
+    def __init__(self, left: Kernel, right: Kernel) -> None:
+        super().__init__()
+        self.left, self.right = left, right
+        self.is_psd = left.is_psd and right.is_psd
+
+    def evaluate(self, a: Rows, b: Rows) -> Tensor:
+        return self.left.evaluate(a, b) + self.right.evaluate(a, b)
+
+    def diagonal(self, a: Rows) -> Tensor:
+        return self.left.diagonal(a) + self.right.diagonal(a)
+
+    def leaves(self) -> Iterator[LeafKernel]:
+        yield from self.left.leaves()
+        yield from self.right.leaves()
+
+    def config(self) -> dict[str, Any]:
+        return {"kind": type(self).__name__, "left": self.left.config(), "right": self.right.config()}
+
+    def extra_repr(self) -> str:
+        return f"({self.left!r} {self.symbol} {self.right!r})"
+
+
+class Product(Sum):
+    """The elementwise product of two kernels, over one view or over several."""
+
+    symbol = "*"
+
+    def evaluate(self, a: Rows, b: Rows) -> Tensor:
+        return self.left.evaluate(a, b) * self.right.evaluate(a, b)
+
+    def diagonal(self, a: Rows) -> Tensor:
+        return self.left.diagonal(a) * self.right.diagonal(a)
+
+
+class Scaled(Kernel):
+    """A kernel times a positive number."""
+
+    def __init__(self, kernel: Kernel, scale: float) -> None:
+        super().__init__()
+        if not 0.0 < scale < math.inf:
+            raise InvalidInputError(f"a kernel can only be scaled by a positive number, got {scale!r}")
+        self.kernel, self.scale = kernel, scale
+        self.is_psd = kernel.is_psd
+
+    def evaluate(self, a: Rows, b: Rows) -> Tensor:
+        return self.kernel.evaluate(a, b) * self.scale
+
+    def diagonal(self, a: Rows) -> Tensor:
+        return self.kernel.diagonal(a) * self.scale
+
+    def leaves(self) -> Iterator[LeafKernel]:
+        return self.kernel.leaves()
+
+    def config(self) -> dict[str, Any]:
+        return {"kind": "Scaled", "kernel": self.kernel.config(), "scale": self.scale}
+
+    def extra_repr(self) -> str:
+        return f"{self.scale:g} * {self.kernel!r}"

@@ -1,0 +1,116 @@
+r"""The Stiefel manifold of matrices :math:`X \in \mathbb{R}^{n \times s}` with :math:`X'X = I`.
+
+Everything here works on the thin matrices themselves: no :math:`n \times n`
+matrix is ever formed.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.numerics import one_norm_estimate
+
+
+def orthogonality_error(x: Tensor) -> Tensor:
+    r"""The largest entry of :math:`|X'X - I|`."""
+    wide = x.detach().double()
+    return (wide.t() @ wide - torch.eye(x.size(1), dtype=wide.dtype, device=x.device)).abs().max()
+
+
+def is_on_stiefel(x: Tensor, atol: float = 1e-4) -> bool:
+    """Whether the columns of ``x`` are orthonormal up to ``atol``."""
+    return x.dim() == 2 and x.size(0) >= x.size(1) > 0 and bool(orthogonality_error(x) <= atol)
+
+
+def assert_on_stiefel(x: Tensor, atol: float = 1e-4) -> None:
+    """Raise unless the columns of ``x`` are orthonormal up to ``atol``."""
+    if x.dim() != 2 or not x.size(0) >= x.size(1) > 0:
+        raise InvalidInputError(f"a Stiefel parameter is a tall matrix [n, s] with n >= s, got shape {tuple(x.shape)}")
+    error = float(orthogonality_error(x))
+    if not error <= atol:
+        raise InvalidInputError(f"columns are not orthonormal: |X'X - I| = {error:.3g} exceeds {atol:.3g}")
+
+
+def orthonormalize(x: Tensor) -> Tensor:
+    r"""The closest orthonormal matrix, :math:`X (X'X)^{-1/2}`; it flips or mixes no columns."""
+    wide = x.double()
+    values, vectors = torch.linalg.eigh(wide.t() @ wide)
+    return (wide @ ((vectors * values.rsqrt()) @ vectors.t())).to(x.dtype)
+
+
+def random_stiefel(
+    num_rows: int,
+    num_columns: int,
+    *,
+    seed: int = 0,
+    centred: bool = False,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Tensor:
+    """A uniformly distributed matrix with orthonormal columns.
+
+    Args:
+        num_rows: The number of rows.
+        num_columns: The number of columns, at most ``num_rows`` (one less if centred).
+        seed: The same seed gives the same matrix.
+        centred: Make every column sum to zero.
+        dtype: The result's type.
+        device: The result's device.
+    """
+    if not 0 < num_columns <= num_rows - centred:
+        raise InvalidInputError(f"{num_columns} orthonormal columns do not fit into {num_rows} rows")
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(num_rows, num_columns, generator=generator, dtype=torch.float64)
+    if centred:
+        x -= x.mean(dim=0)
+    return orthonormalize(x).to(dtype=dtype or torch.get_default_dtype(), device=device)
+
+
+class SkewFactors:
+    r"""The skew-symmetric matrix :math:`W = (P X' - X P') / \rho`, held as its factors of rank :math:`2s`.
+
+    Args:
+        p: The matrix :math:`P`, ``[n, s]``.
+        x: The point :math:`X`, ``[n, s]``.
+        rho: The positive scale :math:`\rho`.
+    """
+
+    def __init__(self, p: Tensor, x: Tensor, rho: Tensor) -> None:
+        self.p, self.x, self.rho = p, x, rho
+
+    def matmul(self, v: Tensor) -> Tensor:
+        r""":math:`W v` for a vector or a thin matrix."""
+        return (self.p @ (self.x.t() @ v) - self.x @ (self.p.t() @ v)) / self.rho
+
+    def one_norm(self) -> Tensor:
+        r"""An estimate of :math:`\|W\|_1`, from products with the factors."""
+        return one_norm_estimate(self.matmul, lambda v: -self.matmul(v), like=self.x)
+
+
+def cayley_step(w: SkewFactors, alpha: Tensor) -> Tensor:
+    r"""Move along the Cayley curve :math:`Y = (I + \frac{\alpha}{2} W)^{-1} (I - \frac{\alpha}{2} W) X`.
+
+    With :math:`W = U V'`, :math:`U = [P, X] / \rho` and :math:`V = [X, -P]`, the
+    Woodbury identity leaves one system of order :math:`2s`:
+
+    .. math:: Y = X - \alpha U (I + \tfrac{\alpha}{2} V'U)^{-1} V'X
+
+    It costs :math:`O(n s^2)` and is exactly feasible.
+    """
+    u = torch.cat([w.p, w.x], dim=1)
+    v = torch.cat([w.x, -w.p], dim=1)
+    scale = (alpha / w.rho).double()
+    inner = (v.t() @ u).double()
+    system = torch.eye(inner.size(0), dtype=inner.dtype, device=inner.device) + 0.5 * scale * inner
+    weights = scale * torch.linalg.solve(system, (v.t() @ w.x).double())
+    return w.x - u @ weights.to(u.dtype)
+
+
+def cayley_fixed_point(w: SkewFactors, alpha: Tensor, iterations: int = 5) -> Tensor:
+    r"""Approximate the Cayley curve by iterating :math:`Y \leftarrow X - \frac{\alpha}{2} W (X + Y)`."""
+    y = w.x - alpha * w.matmul(w.x)
+    for _ in range(iterations):
+        y = w.x - 0.5 * alpha * w.matmul(w.x + y)
+    return y

@@ -1,0 +1,75 @@
+"""Modules whose tensors get their sizes from data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torch_gckm.kernels import DenseFeatures, Rows, Views
+
+
+class FittedModule(torch.nn.Module):
+    """A module with tensors sized by the graph it was fitted on.
+
+    ``load_state_dict`` gives the tensors named in :attr:`fitted_tensors` the
+    shapes of what is loaded, so that an unfitted module takes any fitted state.
+    """
+
+    fitted_tensors: tuple[str, ...] = ()
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        for name in self.fitted_tensors:
+            loaded = state_dict.get(prefix + name)
+            if loaded is not None:
+                self._resize(name, loaded.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def _resize(self, name: str, shape: torch.Size) -> None:
+        tensor: Tensor = getattr(self, name)
+        if tensor.shape != shape:
+            tensor.data = tensor.new_empty(shape)
+
+    def _store(self, name: str, value: Tensor) -> None:
+        """Write a fitted tensor in place, keeping the Parameter or buffer object and its dtype."""
+        with torch.no_grad():
+            self._resize(name, value.shape)
+            getattr(self, name).copy_(value)
+
+
+class Support(torch.nn.Module):
+    """The features of the nodes that a layer was fitted on, one buffer a view."""
+
+    prefix = "view_"  # A view may have any name; a buffer must not clash with a method.
+
+    def set(self, tensors: dict[str, Tensor]) -> None:
+        """Replace the stored views."""
+        for name in list(self._buffers):
+            del self._buffers[name]
+        for name, tensor in tensors.items():
+            self.register_buffer(self.prefix + name, tensor.detach())
+
+    def rows(self) -> Rows:
+        """The stored views as features."""
+        views = {name.removeprefix(self.prefix): b for name, b in self._buffers.items() if b is not None}
+        return DenseFeatures(views["h"]) if set(views) == {"h"} else Views(views)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is stored yet."""
+        return not self._buffers
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        like = next(iter(self._buffers.values()), None)
+        tensors = {
+            key.removeprefix(prefix + self.prefix): value.clone() if like is None else value.to(like, copy=True)
+            for key, value in state_dict.items()
+            if key.startswith(prefix + self.prefix)
+        }
+        self.set(tensors)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}: {tuple(b.shape)}" for name, b in self._buffers.items() if b is not None)

@@ -1,0 +1,316 @@
+"""The deep graph convolutional kernel machine."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_gckm.cache import LastCall
+from torch_gckm.errors import InvalidInputError, NotFittedError, ZeroRowWarning
+from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.gram import GramLike, gram_from_config
+from torch_gckm.kernels import KernelLike, as_kernel, kernel_from_config
+from torch_gckm.nn.aggregation import Aggregation, AggregationLike, Direction
+from torch_gckm.nn.coding import CodeLike, class_similarity, decode
+from torch_gckm.nn.gckm_conv import GCKMConv
+from torch_gckm.nn.graph import Adjacency, feature_fingerprint, graph_fingerprint, graph_of
+from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
+
+T = TypeVar("T")
+FORMAT = 1
+
+
+class GCKM(torch.nn.Module):
+    r"""A deep graph convolutional kernel machine: :class:`GCKMConv` layers and a :class:`SemiSupRKMReadout`.
+
+    From the `"Unsupervised Neighborhood Propagation Kernel Layers for Semi-supervised Node
+    Classification" <https://arxiv.org/abs/2301.13764>`_ paper. Fit it with
+    :class:`~torch_gckm.train.Trainer`:
+
+    .. code-block:: python
+
+        model = GCKM(data.num_features, (64, 16), num_classes)
+        Trainer(model).fit(data)
+        model.predict()
+
+    Arguments that concern a layer may be one value for all of them or a
+    sequence; ``kernel``, ``eta``, ``gram`` and ``loss_weights`` then have one
+    entry a hidden layer and a last one for the readout. The readout's kernel
+    reads the last embedding as the view ``"h"`` and the input features as
+    ``"x"``: ``RBF(0.05) * RBF(10.0).on("x")`` is the paper's GCKM-MV.
+
+    Args:
+        in_channels: The number of input features.
+        hidden_channels: The embedding dimensions of the hidden layers.
+        out_channels: The number of classes.
+        kernel: Kernels, their names, or functions of two matrices.
+        aggregation: Aggregations of the hidden layers, see :class:`GCKMConv`.
+        hops: How often each hidden layer aggregates.
+        eta: The regularisations :math:`\eta`.
+        lambda1: The readout's weight of the unsupervised term.
+        lambda2: The readout's weight of the labels.
+        normalize: ``"l2"`` scales the rows of the input features to unit length, in training and for new data.
+        loss_weights: The weights :math:`\gamma_l` of the objective :math:`J = \sum_l \gamma_l J_l / n`; 1 by default.
+        gram: How to represent kernel matrices.
+        direction: Which neighbours to listen to on a directed graph.
+        code: The readout's class code.
+    """
+
+    data_id: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int | Sequence[int] = (64, 16),
+        out_channels: int = 2,
+        kernel: KernelLike | Sequence[KernelLike] = "rbf",
+        aggregation: AggregationLike | Sequence[AggregationLike] = "gcn",
+        hops: int | Sequence[int] = 1,
+        eta: float | Sequence[float] = 1.0,
+        lambda1: float = 1.0,
+        lambda2: float = 0.1,
+        normalize: Literal["l2"] | None = None,
+        loss_weights: float | Sequence[float] | None = None,
+        gram: GramLike | Sequence[GramLike] = "auto",
+        direction: Direction = "in",
+        code: CodeLike = "one_vs_all",
+    ) -> None:
+        super().__init__()
+        hidden = (hidden_channels,) if isinstance(hidden_channels, int) else tuple(hidden_channels)
+        if not hidden:
+            raise InvalidInputError("'hidden_channels' must name at least one layer")
+        if normalize not in (None, "l2"):
+            raise InvalidInputError(f"'normalize' must be None or 'l2', got {normalize!r}")
+        depth = len(hidden)
+        self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden, out_channels
+        self.normalize, self.code = normalize, code
+        # A kernel that serves several layers is copied: each has a bandwidth of its own.
+        kernels = [copy.deepcopy(as_kernel(k)) for k in _per_layer(kernel, depth + 1, "kernel")]
+        etas, grams = _per_layer(eta, depth + 1, "eta"), _per_layer(gram, depth + 1, "gram")
+        self.loss_weights = tuple(float(w) for w in _per_layer(loss_weights or 1.0, depth + 1, "loss_weights"))
+        aggregations = self._shared_aggregations(
+            _per_layer(aggregation, depth, "aggregation"), _per_layer(hops, depth, "hops"), direction
+        )
+        self.convs = torch.nn.ModuleList(
+            GCKMConv(channels_in, channels_out, k, a, a.hops if isinstance(a, Aggregation) else 1, e, g)
+            for channels_in, channels_out, k, a, e, g in zip(
+                (in_channels, *hidden), hidden, kernels, aggregations, etas, grams, strict=False
+            )
+        )
+        self.readout = SemiSupRKMReadout(hidden[-1], out_channels, kernels[-1], etas[-1], lambda1, lambda2, grams[-1], code)
+        self.register_buffer("data_id", torch.zeros(4, dtype=torch.long))
+        self._input_cache: LastCall[Tensor] = LastCall()
+
+    def reset_parameters(self) -> None:
+        """Forget the fit."""
+        for layer in (*self.convs, self.readout):
+            layer.reset_parameters()
+        self.data_id.zero_()
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the model has been fitted to a graph and its labels."""
+        return self.readout.is_fitted
+
+    def initialize(
+        self, data: Data, *, method: Literal["kernel_pca", "random"] = "kernel_pca", seed: int = 0
+    ) -> GCKM:
+        """Fit the hidden layers one after the other; uses no labels."""
+        h, edge_index, edge_weight = self._inputs(data)
+        for number, conv in enumerate(self.convs):
+            conv.initialize(h, edge_index, edge_weight, method=method, seed=seed + number)
+            h = conv.h.detach()
+            if number + 1 < len(self.convs):
+                self.convs[number + 1].in_channels = h.size(1)  # Fewer if the rank was deficient.
+        self.readout.in_channels = h.size(1)
+        self.data_id.copy_(torch.tensor(self._fingerprint(data)))
+        return self
+
+    def solve(self, data: Data, *, split: int | None = None) -> Tensor:
+        """Solve the readout for the labels of ``data.train_mask`` (all ``y >= 0`` without one); returns the scores."""
+        self._require_init()
+        if data.y is None:
+            raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
+        scores: Tensor = self.readout(self._readout_views(data), data.y, data.get("train_mask"), split=split)
+        return scores
+
+    def loss(self, data: Data) -> Tensor:
+        r"""The objective :math:`J = \sum_l \gamma_l J_l / n`, differentiable in the embeddings."""
+        self._require_init()
+        h, edge_index, edge_weight = self._inputs(data)
+        total = h.new_zeros(())
+        for weight, conv in zip(self.loss_weights, self.convs, strict=False):
+            total = total + weight * conv.loss(h, edge_index, edge_weight)
+            h = conv.h
+        total = total + self.loss_weights[-1] * self.readout.loss(self._readout_views(data))
+        return total / h.size(0)
+
+    def observe(self, data: Data) -> None:
+        """Bring what :meth:`transform` extends from up to date with the embeddings."""
+        h, edge_index, edge_weight = self._inputs(data)
+        for conv in self.convs:
+            conv.observe(h, edge_index, edge_weight)
+            h = conv.h.detach()
+
+    def forward(self, x: Tensor, edge_index: Adjacency | None = None) -> Tensor:
+        """The scores of the last solve on the fitted graph, ``[n, p]``; ``x`` is not looked at."""
+        self._require_fit()
+        self.convs[0].check_graph(x, edge_index)
+        return self.readout.scores
+
+    def embed(self, data: Data | None = None, layer: int = -1) -> Tensor:
+        """Node embeddings of a hidden layer, of the fitted graph or of any other."""
+        self._require_init()
+        if data is None or self._is_fitted_data(data):
+            return self.convs[layer].h.detach()
+        return self._extend(data, None)[layer]
+
+    def transform(self, data: Data, known: Tensor | None = None) -> Tensor:
+        """Scores of every node of another graph, ``[n, p]``, by the out-of-sample extension.
+
+        Args:
+            data: The complete new graph.
+            known: Where the fitted nodes are in it, ``[n_fitted]``: entry ``i`` is the new
+                number of fitted node ``i``. Their embeddings are then the fitted ones.
+        """
+        self._require_fit()
+        h = self._extend(data, known)[-1]
+        return self.readout.transform(self._with_input(h, data))
+
+    def predict(self, data: Data | None = None) -> Tensor:
+        """Classes ``[n]`` of the fitted graph, or of any other through :meth:`transform`."""
+        return decode(self._scores(data), self.readout.codes)
+
+    def predict_proba(self, data: Data | None = None) -> Tensor:
+        """Class probabilities ``[n, out_channels]``: a softmax over the scores, not calibrated."""
+        return class_similarity(self._scores(data), self.readout.codes).softmax(dim=1)
+
+    def save(self, path: PathLike) -> None:
+        """Write the whole model to one file, atomically."""
+        save_tensors({"format": FORMAT, "config": self.config(), "state": self.state_dict()}, path)
+
+    @classmethod
+    def load(cls, path: PathLike) -> GCKM:
+        """Read a model that :meth:`save` wrote; executes no code from the file."""
+        content = load_tensors(path)
+        if content.get("format") != FORMAT:
+            raise InvalidInputError(f"'{path}' is not a model file of this version of torch_gckm")
+        config = content["config"]
+        config["kernel"] = [kernel_from_config(kernel) for kernel in config["kernel"]]
+        config["gram"] = [gram_from_config(gram) for gram in config["gram"]]
+        model = cls(**config)
+        model.to(content["state"]["readout.scores"].dtype)
+        model.load_state_dict(content["state"])
+        for layer, below in zip((*model.convs[1:], model.readout), model.convs, strict=True):
+            layer.in_channels = below.h.size(1)
+        return model
+
+    def config(self) -> dict[str, Any]:
+        """The constructor's arguments as plain values."""
+        layers = (*self.convs, self.readout)
+        aggregations = [conv.aggregation for conv in self.convs]
+        custom = [a for a in aggregations if not isinstance(a, Aggregation)]
+        if custom:
+            raise InvalidInputError(f"a model with its own aggregation module cannot be saved whole: {custom[0]!r}")
+        return {
+            "in_channels": self.in_channels,
+            "hidden_channels": list(self.hidden_channels),
+            "out_channels": self.out_channels,
+            "kernel": [layer.kernel.config() for layer in layers],
+            "aggregation": [a.kind for a in aggregations],
+            "hops": [a.hops for a in aggregations],
+            "eta": [layer.eta for layer in layers],
+            "lambda1": self.readout.lambda1,
+            "lambda2": self.readout.lambda2,
+            "normalize": self.normalize,
+            "loss_weights": list(self.loss_weights),
+            "gram": [layer.gram.config() for layer in layers],
+            "direction": aggregations[0].direction,
+            "code": self.code,
+        }
+
+    def _scores(self, data: Data | None) -> Tensor:
+        self._require_fit()
+        return self.readout.scores if data is None or self._is_fitted_data(data) else self.transform(data)
+
+    def _extend(self, data: Data, known: Tensor | None) -> list[Tensor]:
+        h, edge_index, edge_weight = self._inputs(data)
+        embeddings = []
+        for conv in self.convs:
+            h = conv.transform(h, edge_index, edge_weight)
+            if known is not None:
+                if known.shape != (conv.h.size(0),):
+                    raise InvalidInputError(f"'known' must place each of the {conv.h.size(0)} fitted nodes")
+                h[known] = conv.h.detach()
+            embeddings.append(h)
+        return embeddings
+
+    def _readout_views(self, data: Data) -> dict[str, Tensor]:
+        return self._with_input(self.convs[-1].h, data)
+
+    def _with_input(self, h: Tensor, data: Data) -> dict[str, Tensor]:
+        return {"h": h, "x": self._inputs(data)[0]} if "x" in self.readout.kernel.views else {"h": h}
+
+    def _inputs(self, data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
+        x, edge_index, edge_weight = graph_of(data)
+        dtype = self.convs[0].h.dtype
+        if x.dtype != dtype or self.normalize is not None:
+            x = self._input_cache.get((x, dtype), lambda raw=x: self._prepare(raw.to(dtype)))
+        return x, edge_index, edge_weight
+
+    def _prepare(self, x: Tensor) -> Tensor:
+        if self.normalize is None:
+            return x
+        norm = x.norm(dim=1, keepdim=True)
+        zero = norm == 0
+        if bool(zero.any()):
+            warnings.warn(
+                f"{int(zero.sum())} rows of x are zero and stay so under normalize='l2' "
+                f"(first: row {int(zero.squeeze(1).nonzero()[0])})",
+                ZeroRowWarning,
+                stacklevel=2,
+            )
+        return x / norm.masked_fill(zero, 1.0)
+
+    def _fingerprint(self, data: Data) -> tuple[int, ...]:
+        x, edge_index, _ = graph_of(data)
+        return (*graph_fingerprint(edge_index, x.size(0)), feature_fingerprint(x))
+
+    def _is_fitted_data(self, data: Data) -> bool:
+        return tuple(self.data_id.tolist()) == self._fingerprint(data)
+
+    def _require_init(self) -> None:
+        if not self.convs[-1].is_initialized:
+            raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
+
+    def _require_fit(self) -> None:
+        if not self.is_fitted:
+            raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
+
+    @staticmethod
+    def _shared_aggregations(
+        kinds: list[AggregationLike], hops: list[int], direction: Direction
+    ) -> list[torch.nn.Module]:
+        """One module for layers that aggregate alike, so that the normalised matrix is built once."""
+        shared: dict[tuple[str, int], Aggregation] = {}
+        result: list[torch.nn.Module] = []
+        for kind, count in zip(kinds, hops, strict=True):
+            if isinstance(kind, torch.nn.Module):
+                result.append(kind)
+            else:
+                result.append(shared.setdefault((kind, count), Aggregation(kind, count, direction)))
+        return result
+
+
+def _per_layer(value: Any, count: int, name: str) -> list[Any]:
+    if isinstance(value, str | torch.nn.Module) or not isinstance(value, Sequence):
+        return [value] * count
+    if len(value) != count:
+        raise InvalidInputError(f"'{name}' needs {count} entries, one a layer, got {len(value)}")
+    return list(value)

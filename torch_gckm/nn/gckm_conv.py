@@ -1,0 +1,293 @@
+"""The graph convolutional kernel machine layer."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from torch_gckm.cache import LastCall
+from torch_gckm.errors import (
+    DetachedInputWarning,
+    GraphMismatchError,
+    InvalidInputError,
+    LowRankError,
+    LowRankWarning,
+    NotFittedError,
+)
+from torch_gckm.gram import Gram, GramLike, as_gram
+from torch_gckm.kernels import KernelLike, Rows, Views, as_kernel, as_rows
+from torch_gckm.manifold import random_stiefel
+from torch_gckm.nn.aggregation import AggregationLike, Direction, as_aggregation
+from torch_gckm.nn.fitted import FittedModule, Support
+from torch_gckm.nn.graph import Adjacency, graph_fingerprint
+from torch_gckm.numerics import check_finite
+
+
+class GCKMConv(FittedModule):
+    r"""The graph convolutional kernel machine layer from the `"Unsupervised Neighborhood Propagation
+    Kernel Layers for Semi-supervised Node Classification" <https://arxiv.org/abs/2301.13764>`_ paper.
+
+    Kernel PCA on aggregated features. The layer's parameter is the embedding
+    itself, the dual variables :math:`H` of
+
+    .. math::
+        \min_H -\frac{1}{2 \eta} \mathrm{Tr}(H' K_c H) \quad \textrm{s.t.} \quad H'H = I,
+        \qquad K_{uv} = k(a_u, a_v), \quad a = \psi(x),
+
+    with :math:`K_c` the doubly centred kernel matrix and :math:`\psi` an
+    aggregation over neighbours. :meth:`initialize` finds the minimum, the top
+    eigenvectors; in a deeper model :meth:`loss` and
+    :class:`~torch_gckm.optim.CayleyAdam` tune it together with other terms.
+
+    .. note::
+        On the graph it was fitted on, :meth:`forward` returns the parameter
+        :math:`H` and does not look at ``x``. Layers below learn only through
+        :meth:`loss`. For another graph use :meth:`transform`.
+
+    The kernel reads the aggregated features as the view ``"h"``, and the layer's
+    input before aggregation as ``"x"``.
+
+    Args:
+        in_channels: The number of input features.
+        out_channels: The number of embedding dimensions :math:`s`.
+        kernel: A kernel, its name, or a function of two matrices.
+        aggregation: ``"gcn"``, ``"sum"``, ``"mean"``, ``"none"``, or a module ``(x, edge_index, edge_weight) -> a``.
+        hops: How often to aggregate.
+        eta: The regularisation :math:`\eta > 0`.
+        gram: How to represent the kernel matrix: ``"auto"``, ``"dense"`` or an object such as ``Dense()``.
+        num_nodes: The number of nodes, if known; -1 takes it from the first graph.
+        direction: Which neighbours to listen to on a directed graph: ``"in"``, ``"out"`` or ``"both"``.
+        rank_deficient: What to do if :math:`K_c` has fewer than :math:`s` positive eigenvalues:
+            ``"reduce"`` the dimension with a warning, or raise an ``"error"``.
+
+    Shapes:
+        - **input:** features ``[n, in_channels]``, edges ``[2, E]`` or sparse, edge weights ``[E]`` *(optional)*
+        - **output:** ``[n, out_channels]``
+
+    Attributes:
+        h: The dual variables :math:`H`, ``[n, out_channels]``, a Parameter on the Stiefel manifold.
+        eigenvalues: The eigenvalues of :math:`K_c` found by :meth:`initialize`, ``[out_channels]``.
+    """
+
+    stiefel_parameters = ("h",)
+    fitted_tensors = ("h", "eigenvalues")
+    eigenvalues: Tensor
+    graph: Tensor
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: KernelLike = "rbf",
+        aggregation: AggregationLike = "gcn",
+        hops: int = 1,
+        eta: float = 1.0,
+        gram: GramLike = "auto",
+        num_nodes: int = -1,
+        direction: Direction = "in",
+        rank_deficient: Literal["reduce", "error"] = "reduce",
+    ) -> None:
+        super().__init__()
+        if out_channels < 1:
+            raise InvalidInputError(f"'out_channels' must be positive, got {out_channels}")
+        if not eta > 0:
+            raise InvalidInputError(f"'eta' must be positive, got {eta}")
+        if rank_deficient not in ("reduce", "error"):
+            raise InvalidInputError(f"'rank_deficient' must be 'reduce' or 'error', got {rank_deficient!r}")
+        self.in_channels, self.out_channels, self.num_nodes = in_channels, out_channels, num_nodes
+        self.eta, self.rank_deficient = float(eta), rank_deficient
+        self.kernel = as_kernel(kernel)
+        self.aggregation = as_aggregation(aggregation, hops, direction)
+        self.gram = as_gram(gram)
+        self.h = torch.nn.Parameter(torch.empty(0, out_channels))
+        self.register_buffer("eigenvalues", torch.empty(0))
+        self.register_buffer("graph", torch.zeros(3, dtype=torch.long))
+        self.support = Support()
+        self._gram_cache: LastCall[Gram] = LastCall()
+        self._graph_cache: LastCall[tuple[int, int, int]] = LastCall()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Forget the fit. With a known ``num_nodes``, the embedding becomes a random orthonormal matrix."""
+        self._store("eigenvalues", self.eigenvalues.new_empty(0))
+        self._store("graph", torch.zeros_like(self.graph))
+        self.support.set({})
+        self._gram_cache.clear()
+        if self.num_nodes > 0:
+            self._store("h", random_stiefel(self.num_nodes, self.out_channels, centred=True))
+        else:
+            self._store("h", self.h.new_empty(0, self.out_channels))
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether the layer has been fitted to a graph."""
+        return not self.support.is_empty
+
+    def initialize(
+        self,
+        x: Tensor,
+        edge_index: Adjacency | None = None,
+        edge_weight: Tensor | None = None,
+        *,
+        method: Literal["kernel_pca", "random"] = "kernel_pca",
+        seed: int = 0,
+    ) -> GCKMConv:
+        """Fit the layer to a graph by kernel PCA on the aggregated features.
+
+        Args:
+            x: Node features.
+            edge_index: Edges.
+            edge_weight: Edge weights.
+            method: ``"random"`` starts from a random point of the manifold instead.
+            seed: The seed of the random start.
+        """
+        self._check(x)
+        with torch.no_grad():
+            gram = self._bind(x, edge_index, edge_weight, fit_kernel=True)
+            if method == "kernel_pca":
+                values, h = self._kernel_pca(gram)
+            elif method == "random":
+                h = random_stiefel(x.size(0), self.out_channels, seed=seed, centred=True, dtype=x.dtype, device=x.device)
+                values = (h * gram.matmul(h)).sum(dim=0)
+            else:
+                raise InvalidInputError(f"'method' must be 'kernel_pca' or 'random', got {method!r}")
+        self._store("h", h)
+        self._store("eigenvalues", values)
+        self._store("graph", torch.tensor(self._fingerprint(edge_index, x.size(0))))
+        return self
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Adjacency | None = None,
+        edge_weight: Tensor | None = None,
+        n_id: Tensor | None = None,
+    ) -> Tensor:
+        """The embedding of the fitted graph; fits the layer on the first call.
+
+        Args:
+            x: Node features; only looked at by the first call.
+            edge_index: Edges.
+            edge_weight: Edge weights; only looked at by the first call.
+            n_id: Return these nodes only; ``x`` and ``edge_index`` may then be a sampled subgraph.
+        """
+        if not self.is_initialized:
+            self.initialize(x, edge_index, edge_weight)
+        elif n_id is None:
+            self.check_graph(x, edge_index)
+        if x.requires_grad and torch.is_grad_enabled():
+            warnings.warn(
+                "GCKMConv returns its own embedding and passes no gradient to its input; "
+                "add conv.loss(x, edge_index) to the objective to train the layers below",
+                DetachedInputWarning,
+                stacklevel=2,
+            )
+        return self.h if n_id is None else self.h[n_id]
+
+    def loss(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
+        r"""The objective :math:`-\frac{1}{2 \eta} \mathrm{Tr}(H' K_c H)`, differentiable in :math:`H` and ``x``.
+
+        The features seen here become the ones that :meth:`transform` extends from.
+        """
+        self._require_fit()
+        self.check_graph(x, edge_index)
+        return self._bind(x, edge_index, edge_weight).centred_quadratic(self.h) / (-2.0 * self.eta)
+
+    @torch.no_grad()
+    def transform(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
+        r"""Embeddings of any graph, by the out-of-sample extension.
+
+        .. math::
+            \hat H = \tfrac{1}{\eta} \left( K_{\textrm{new}} H_c - \tfrac{1}{n} 1 1' K H_c \right) \Lambda^{-1},
+            \qquad \Lambda = \tfrac{1}{\eta} H' K_c H,
+
+        with :math:`H_c` the embedding minus its mean. On the fitted graph, right
+        after kernel PCA, it returns :math:`H`.
+        """
+        self._require_fit()
+        self._check(x)
+        gram = self.gram(self.kernel, self.support.rows().to(torch.float64))
+        centred = self.h.double() - self.h.double().mean(dim=0)
+        product = gram.matmul(centred)
+        spectrum = centred.t() @ product
+        new = self._rows(x, edge_index, edge_weight).to(torch.float64)
+        projected = gram.cross_matmul(new, centred) - product.mean(dim=0)
+        return torch.linalg.solve(spectrum, projected, left=False).to(self.h.dtype)
+
+    def observe(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> None:
+        """Make these features the ones that :meth:`transform` extends from."""
+        with torch.no_grad():
+            self._bind(x, edge_index, edge_weight)
+
+    def check_graph(self, x: Tensor, edge_index: Adjacency | None) -> None:
+        """Raise unless this is the graph that the layer was fitted on."""
+        fitted, given = tuple(self.graph.tolist()), self._fingerprint(edge_index, x.size(0))
+        if fitted != given:
+            raise GraphMismatchError(
+                f"the layer was fitted on a graph with {fitted[0]} nodes and {fitted[1]} edges; the one given has "
+                f"{given[0]} nodes and {given[1]} edges{', not the same ones' * (fitted[:2] == given[:2])}. "
+                "Use transform for other graphs, or reset_parameters and initialize to fit again"
+            )
+
+    def _kernel_pca(self, gram: Gram) -> tuple[Tensor, Tensor]:
+        values, h = gram.eigenvectors(self.out_channels)
+        if h.size(1) < self.out_channels:
+            message = (
+                f"the centred kernel matrix has rank {h.size(1)}, below out_channels={self.out_channels}; "
+                "use a narrower kernel, more features or fewer channels"
+            )
+            if self.rank_deficient == "error" or h.size(1) == 0:
+                raise LowRankError(message)
+            warnings.warn(message, LowRankWarning, stacklevel=4)
+        return values, h
+
+    def _bind(
+        self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None, fit_kernel: bool = False
+    ) -> Gram:
+        """The kernel matrix of these inputs; kept as long as the inputs are the same and constant."""
+
+        def build() -> Gram:
+            rows = self._rows(x, edge_index, edge_weight)
+            if fit_kernel:
+                self.kernel.fit(rows)
+            return self.gram(self.kernel, rows)
+
+        if fit_kernel:
+            self._gram_cache.clear()
+        learned = any(p.requires_grad for p in (*self.kernel.parameters(), *self.aggregation.parameters()))
+        tracked = x.requires_grad or (edge_weight is not None and edge_weight.requires_grad)
+        if learned or (tracked and torch.is_grad_enabled()):
+            gram = build()
+        else:
+            gram = self._gram_cache.get((x, edge_index, edge_weight), build)
+        self.support.set(gram.rows.tensors(self.kernel.views))
+        return gram
+
+    def _rows(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> Rows:
+        aggregated: Tensor = self.aggregation(x, edge_index, edge_weight)
+        return Views({"h": aggregated, "x": x}) if "x" in self.kernel.views else as_rows(aggregated)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._gram_cache.clear()  # It was made with the kernel's old hyperparameters.
+        super()._load_from_state_dict(*args, **kwargs)
+
+    def _fingerprint(self, edge_index: Adjacency | None, num_nodes: int) -> tuple[int, int, int]:
+        return self._graph_cache.get((edge_index, num_nodes), lambda: graph_fingerprint(edge_index, num_nodes))
+
+    def _check(self, x: Tensor) -> None:
+        if x.dim() != 2 or x.size(1) != self.in_channels:
+            raise InvalidInputError(f"'x' must have shape [n, {self.in_channels}], got {tuple(x.shape)}")
+        check_finite(x)
+
+    def _require_fit(self) -> None:
+        if not self.is_initialized:
+            raise NotFittedError("the layer is not fitted; call it, or initialize(x, edge_index), first")
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel={self.kernel!r}, "
+            f"aggregation={self.aggregation!r}, eta={self.eta:g}, gram={self.gram!r})"
+        )

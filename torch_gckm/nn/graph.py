@@ -1,0 +1,92 @@
+"""Edges in one canonical form, whatever form the caller uses."""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.typing import SparseTensor
+from torch_geometric.utils import is_sparse, to_edge_index
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.numerics import check_finite
+
+Adjacency = Union[Tensor, SparseTensor]
+
+
+def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
+    """The node features, edges and edge weights of a PyG ``Data`` object."""
+    if isinstance(data, HeteroData):
+        raise InvalidInputError("heterogeneous graphs are not supported; convert with data.to_homogeneous()")
+    x = data.x
+    if not isinstance(x, Tensor):
+        raise InvalidInputError("the data object has no node features 'x'; give every node some, such as its degree")
+    edges = data.edge_index if data.edge_index is not None else data.get("adj_t")
+    return x, edges, data.get("edge_weight")
+
+
+def canonical_edges(
+    edge_index: Adjacency | None, edge_weight: Tensor | None, num_nodes: int
+) -> tuple[Tensor, Tensor | None]:
+    """Edges as ``[2, E]`` (source, target) and their weights, checked.
+
+    Args:
+        edge_index: ``[2, E]``, an ``EdgeIndex``, a ``torch.sparse`` matrix or a ``SparseTensor``
+            (matrices are read as ``adj_t``, with their values as weights), or ``None`` for no edges.
+        edge_weight: Weights ``[E]``; only with edges of the form ``[2, E]``.
+        num_nodes: The number of nodes.
+    """
+    if edge_index is None:
+        return torch.empty(2, 0, dtype=torch.long), None
+    if is_sparse(edge_index):
+        if edge_weight is not None:
+            raise InvalidInputError("a sparse adjacency matrix holds its own weights; do not pass 'edge_weight' too")
+        if isinstance(edge_index, Tensor) and edge_index.layout == torch.sparse_coo:
+            edge_index = edge_index.coalesce()
+        edges, edge_weight = to_edge_index(edge_index)
+        edges = edges.flip(0)  # Rows of adj_t are targets.
+    else:
+        edges = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
+    if edges.dim() != 2 or edges.size(0) != 2 or edges.is_floating_point():
+        raise InvalidInputError(
+            f"'edge_index' must be an integer tensor [2, E] or a sparse matrix, got {edges.dtype} {tuple(edges.shape)}"
+        )
+    edges = edges.long()
+    if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < num_nodes:
+        raise InvalidInputError(
+            f"'edge_index' names nodes {int(edges.min())} to {int(edges.max())}, but there are {num_nodes} nodes"
+        )
+    if edge_weight is not None:
+        edge_weight = edge_weight.squeeze(-1) if edge_weight.dim() == 2 else edge_weight
+        if edge_weight.shape != (edges.size(1),):
+            raise InvalidInputError(
+                f"'edge_weight' must have one value an edge, [{edges.size(1)}], got {tuple(edge_weight.shape)}"
+            )
+        if not edge_weight.is_floating_point():
+            edge_weight = edge_weight.to(torch.get_default_dtype())
+        check_finite(edge_weight, "edge_weight")
+    return edges, edge_weight
+
+
+def _mix(keys: Tensor) -> Tensor:
+    """Scatter integers over all 64 bits (the finaliser of splitmix64, wrapping on overflow)."""
+    keys = (keys ^ (keys >> 30)) * -4658895280553007687
+    keys = (keys ^ (keys >> 27)) * -7723592293110705685
+    return keys ^ (keys >> 31)
+
+
+def graph_fingerprint(edge_index: Adjacency | None, num_nodes: int) -> tuple[int, int, int]:
+    """Node count, edge count and a hash of the edges that does not depend on their order or format."""
+    edges, _ = canonical_edges(edge_index, None, num_nodes)
+    return num_nodes, edges.size(1), int(_mix(edges[0] * num_nodes + edges[1] + 1).sum())
+
+
+def feature_fingerprint(x: Tensor) -> int:
+    """A hash of a feature matrix that depends on the place of every entry."""
+    values: Any = x.detach()
+    if values.layout != torch.strided:
+        values = values.to_dense()
+    bits = values.float().contiguous().view(torch.int32).long().flatten()
+    return int(_mix(bits + _mix(torch.arange(bits.numel(), device=bits.device))).sum())

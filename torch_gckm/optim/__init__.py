@@ -1,0 +1,6 @@
+"""Optimisers for parameters on the Stiefel manifold."""
+
+from torch_gckm.optim.cayley_adam import CayleyAdam
+from torch_gckm.optim.param_groups import param_groups
+
+__all__ = ["CayleyAdam", "param_groups"]

@@ -1,0 +1,162 @@
+"""Adam on the Stiefel manifold by the Cayley transform."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, overload
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.optimizer import ParamsT
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.manifold import SkewFactors, assert_on_stiefel, cayley_fixed_point, cayley_step, orthonormalize
+
+
+class CayleyAdam(torch.optim.Adam):
+    r"""Adam whose groups with ``stiefel=True`` keep :math:`X'X = I`.
+
+    From the `"Efficient Riemannian Optimization on the Stiefel Manifold via the
+    Cayley Transform" <https://arxiv.org/abs/2002.01113>`_ paper. For a
+    parameter :math:`X`, ``[n, s]``, with gradient :math:`G`:
+
+    .. math::
+        M &\leftarrow \beta_1 M + (1 - \beta_1) G, \qquad
+        v \leftarrow \beta_2 v + (1 - \beta_2) \|G\|_F^2 \\
+        \rho &= (1 - \beta_1^k) \sqrt{v / (1 - \beta_2^k) + \epsilon} \\
+        P &= M - \tfrac12 X (X'M), \qquad W = (P X' - X P') / \rho \\
+        \alpha &= \min(\textrm{lr}, 1 / (\|W\|_1 + \epsilon)) \\
+        X &\leftarrow (I + \tfrac{\alpha}{2} W)^{-1} (I - \tfrac{\alpha}{2} W) X
+
+    The transform is exact: :math:`W` has rank :math:`2s`, so a step costs
+    :math:`O(n s^2)` and no :math:`n \times n` matrix exists. All other groups
+    are stepped by :class:`torch.optim.Adam`.
+
+    .. code-block:: python
+
+        optimizer = CayleyAdam([
+            {"params": [conv.h], "stiefel": True, "lr": 1.0},
+            {"params": encoder.parameters()},
+        ], lr=0.01)
+
+    ``weight_decay`` and ``amsgrad`` have no meaning for Stiefel groups
+    (:math:`\|X\|_F` is constant, :math:`v` is a scalar) and are ignored there.
+
+    Args:
+        params: Parameters or groups, as for :class:`torch.optim.Adam`.
+        lr: The learning rate; the largest step along the curve for Stiefel groups.
+        betas: Decay rates of the two running averages.
+        eps: Keeps denominators away from zero.
+        weight_decay: L2 penalty of the other groups.
+        amsgrad: The AMSGrad variant, for the other groups.
+        stiefel: Whether groups lie on the manifold unless they say otherwise.
+        transform: ``"exact"``, or ``"fixed_point"`` for the paper's iteration.
+        iterations: The number of fixed-point iterations.
+        cleanup: Remove accumulated rounding, :math:`X (X'X)^{-1/2}`, every so many steps (0: never).
+        **kwargs: Further arguments of :class:`torch.optim.Adam`.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        stiefel: bool = False,
+        transform: Literal["exact", "fixed_point"] = "exact",
+        iterations: int = 5,
+        cleanup: int = 20,
+        **kwargs: Any,
+    ) -> None:
+        if transform not in ("exact", "fixed_point"):
+            raise InvalidInputError(f"'transform' must be 'exact' or 'fixed_point', got {transform!r}")
+        if iterations < 1 or cleanup < 0:
+            raise InvalidInputError("'iterations' must be positive and 'cleanup' not negative")
+        own = {"stiefel": stiefel, "transform": transform, "iterations": iterations, "cleanup": cleanup}
+        self._own_defaults = own
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **kwargs)
+        self.defaults.update(own)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group; the points of a Stiefel group must lie on the manifold."""
+        for key, value in self._own_defaults.items():
+            param_group.setdefault(key, value)
+        super().add_param_group(param_group)
+        if param_group["stiefel"]:
+            for parameter in param_group["params"]:
+                assert_on_stiefel(parameter)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_own_defaults": self._own_defaults}
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Take one step.
+
+        Args:
+            closure: Re-evaluates the model and returns the loss.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            if group["stiefel"]:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        self._stiefel_step(parameter, group)
+            else:
+                self._euclidean_step(group)
+        return loss
+
+    def _stiefel_step(self, x: Tensor, group: dict[str, Any]) -> None:
+        assert x.grad is not None
+        gradient = -x.grad if group["maximize"] else x.grad
+        state = self.state[x]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float32)
+            state["exp_avg"] = torch.zeros_like(x)
+            state["exp_avg_sq"] = torch.zeros((), dtype=torch.float64, device=x.device)
+        state["step"] += 1
+        k, (beta1, beta2), eps = int(state["step"]), group["betas"], group["eps"]
+
+        momentum = state["exp_avg"].mul_(beta1).add_(gradient, alpha=1 - beta1)
+        second = state["exp_avg_sq"].mul_(beta2).add_(gradient.square().sum(dtype=torch.float64), alpha=1 - beta2)
+        rho = ((1 - beta1**k) * (second / (1 - beta2**k) + eps).sqrt()).to(x.dtype)
+
+        w = SkewFactors(momentum - 0.5 * (x @ (x.t() @ momentum)), x, rho)
+        alpha = torch.clamp(1.0 / (w.one_norm() + eps), max=float(group["lr"]))
+        if group["transform"] == "exact":
+            y = cayley_step(w, alpha)
+        else:
+            y = cayley_fixed_point(w, alpha, group["iterations"])
+        momentum.copy_(w.p - x @ (w.p.t() @ x))  # rho W X: the momentum as a tangent at the old point.
+        x.copy_(orthonormalize(y) if group["cleanup"] and k % group["cleanup"] == 0 else y)
+
+    def _euclidean_step(self, group: dict[str, Any]) -> None:
+        lists: tuple[list[Tensor], ...] = ([], [], [], [], [], [])
+        has_complex = self._init_group(group, *lists)
+        beta1, beta2 = group["betas"]
+        adam(
+            *lists,
+            has_complex=has_complex,
+            beta1=beta1,
+            beta2=beta2,
+            **{
+                name: group[name]
+                for name in (
+                    "lr", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable",
+                    "differentiable", "fused", "decoupled_weight_decay",
+                )
+            },
+        )

@@ -1,0 +1,93 @@
+"""What happened during training, step by step."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from torch_gckm.files import PathLike, write_atomically
+
+
+@dataclass
+class Record:
+    """One step of training; NaN where a quantity is not available.
+
+    Attributes:
+        step: The number of the step; 0 is the initialisation.
+        loss: The objective, :math:`J`.
+        orthogonality: The largest entry of :math:`|H'H - I|` over the layers.
+        train_acc: Accuracy on the labelled nodes.
+        val_acc: Accuracy on ``val_mask``.
+        test_acc: Accuracy on ``test_mask``; reported, never used.
+        cosine: The cosine score of the unlabelled nodes.
+        leave_one_out: Leave-one-out accuracy; at step 0 only, where it is valid.
+        monitor: The value of the monitored criterion.
+        seconds: Time since the start of the fit.
+    """
+
+    step: int
+    loss: float
+    orthogonality: float
+    train_acc: float
+    val_acc: float
+    test_acc: float
+    cosine: float
+    leave_one_out: float
+    monitor: float
+    seconds: float
+
+
+@dataclass
+class History:
+    """The records of a fit, and which of them was kept.
+
+    Attributes:
+        monitor: The name of the monitored criterion.
+        records: One :class:`Record` a step, from step 0.
+        best_step: The step whose state the model holds.
+    """
+
+    monitor: str
+    records: list[Record] = field(default_factory=list)
+    best_step: int = 0
+
+    @property
+    def best(self) -> Record:
+        """The record of the state that was kept."""
+        return self.records[self.best_step]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: the monitor, the best step and one list a column."""
+        columns = {f.name: [getattr(record, f.name) for record in self.records] for f in fields(Record)}
+        return {"monitor": self.monitor, "best_step": self.best_step, **columns}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> History:
+        """Rebuild what :meth:`to_dict` gave."""
+        columns = [content[f.name] for f in fields(Record)]
+        return cls(content["monitor"], [Record(*row) for row in zip(*columns, strict=True)], content["best_step"])
+
+    def to_csv(self, path: PathLike) -> None:
+        """Write one line a step."""
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, [f.name for f in fields(Record)])
+        writer.writeheader()
+        writer.writerows(asdict(record) for record in self.records)
+        write_atomically(path, lambda file: file.write(text.getvalue().encode()))
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def __repr__(self) -> str:
+        if not self.records:
+            return f"History(monitor={self.monitor!r}, empty)"
+        return (
+            f"History({len(self)} records, best step {self.best_step}: "
+            f"{self.monitor}={self.best.monitor:.4f}, train_acc={self.best.train_acc:.4f})"
+        )

@@ -1,0 +1,43 @@
+"""Scores that say how good a fit is, with and without labels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def accuracy(predicted: Tensor, y: Tensor, mask: Tensor) -> float:
+    """The share of nodes in ``mask`` whose class is predicted, NaN for an empty mask."""
+    if not bool(mask.any()):
+        return float("nan")
+    return float((predicted[mask] == y[mask]).double().mean())
+
+
+def cosine_score(scores: Tensor, codes: Tensor, mask: Tensor | None = None) -> float:
+    r"""How closely scores point at class codes; needs no labels.
+
+    .. math::
+        \frac{1}{|V|} \sum_{v \in V} \max_s \cos(c_s - \mu, e_v - \mu)
+
+    with :math:`\mu` the mean of the codes. It lies in [-1, 1]; higher is better.
+    A model that puts every node into one class can score high, so compare
+    models by it only in company of another criterion.
+
+    Args:
+        scores: Scores :math:`e_v`, ``[n, p]``.
+        codes: Class codes :math:`c_s`, ``[classes, p]``.
+        mask: The nodes :math:`V`, boolean ``[n]``; all by default.
+    """
+    scores = scores.double() if mask is None else scores[mask].double()
+    if scores.size(0) == 0:
+        return float("nan")
+    codes = codes.double()
+    centre = codes.mean(dim=0)
+    directions = torch.nn.functional.normalize(codes - centre, dim=1)
+    points = torch.nn.functional.normalize(scores - centre, dim=1)
+    return float((points @ directions.t()).max(dim=1).values.mean())
+
+
+def combined_score(val_accuracy: float, num_val: int, cosine: float, num_unlabelled: int) -> float:
+    """The paper's combination: validation accuracy and cosine score, weighted by their numbers of nodes."""
+    return (num_val * val_accuracy + num_unlabelled * cosine) / (num_val + num_unlabelled)
