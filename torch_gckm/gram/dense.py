@@ -68,8 +68,9 @@ class DenseGram(Gram):
         # Blocks are computed again in the backward pass, so that never more than one exists.
         total = torch.zeros((), dtype=u.dtype, device=u.device)
         for block in self._blocks():
-            part = checkpoint(self._block_bilinear, block, u, v, use_reentrant=False, preserve_rng_state=False)
-            total = total + part  # type: ignore[operator]
+            total = total + checkpoint(
+                self._block_bilinear, block, u, v, use_reentrant=False, preserve_rng_state=False
+            )
         return total
 
     def eigenvectors(self, count: int) -> tuple[Tensor, Tensor]:
@@ -103,7 +104,8 @@ class DenseGram(Gram):
             yield slice(start, min(start + step, self.num_nodes))
 
     def _block_bilinear(self, block: slice, u: Tensor, v: Tensor) -> Tensor:
-        return (u[block] * (self.kernel(self.rows.rows(block), self.rows) @ v)).sum()
+        rows: Tensor = self.kernel(self.rows.rows(block), self.rows)
+        return (u[block] * (rows @ v)).sum()
 
     def _kept_matrix(self) -> Tensor | None:
         """The whole matrix, kept between calls: only where it is constant and small enough."""

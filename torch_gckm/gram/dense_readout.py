@@ -115,7 +115,7 @@ class _Solve(torch.autograd.Function):
         return solution
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, Tensor]:
         factors, pivots, solution = ctx.saved_tensors
         right = torch.linalg.lu_solve(factors, pivots, grad, adjoint=True)

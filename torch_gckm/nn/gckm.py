@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -14,15 +14,15 @@ from torch_geometric.data import Data
 from torch_gckm.cache import LastCall
 from torch_gckm.errors import InvalidInputError, NotFittedError, ZeroRowWarning
 from torch_gckm.files import PathLike, load_tensors, save_tensors
-from torch_gckm.gram import GramLike, gram_from_config
-from torch_gckm.kernels import KernelLike, as_kernel, kernel_from_config
+from torch_gckm.gram import GramLike
+from torch_gckm.kernels import KernelLike, as_kernel
 from torch_gckm.nn.aggregation import Aggregation, AggregationLike, Direction
 from torch_gckm.nn.coding import CodeLike, class_similarity, decode
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.graph import Adjacency, feature_fingerprint, graph_fingerprint, graph_of
+from torch_gckm.nn.saving import arguments_from_config, model_config
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
 
-T = TypeVar("T")
 FORMAT = 1
 
 
@@ -94,7 +94,7 @@ class GCKM(torch.nn.Module):
         kernels = [copy.deepcopy(as_kernel(k)) for k in _per_layer(kernel, depth + 1, "kernel")]
         etas, grams = _per_layer(eta, depth + 1, "eta"), _per_layer(gram, depth + 1, "gram")
         self.loss_weights = tuple(float(w) for w in _per_layer(loss_weights or 1.0, depth + 1, "loss_weights"))
-        aggregations = self._shared_aggregations(
+        aggregations = _shared_aggregations(
             _per_layer(aggregation, depth, "aggregation"), _per_layer(hops, depth, "hops"), direction
         )
         self.convs = torch.nn.ModuleList(
@@ -103,15 +103,23 @@ class GCKM(torch.nn.Module):
                 (in_channels, *hidden), hidden, kernels, aggregations, etas, grams, strict=False
             )
         )
-        self.readout = SemiSupRKMReadout(hidden[-1], out_channels, kernels[-1], etas[-1], lambda1, lambda2, grams[-1], code)
+        self.readout = SemiSupRKMReadout(
+            hidden[-1], out_channels, kernels[-1], etas[-1], lambda1, lambda2, grams[-1], code
+        )
         self.register_buffer("data_id", torch.zeros(4, dtype=torch.long))
         self._input_cache: LastCall[Tensor] = LastCall()
 
     def reset_parameters(self) -> None:
         """Forget the fit."""
-        for layer in (*self.convs, self.readout):
-            layer.reset_parameters()
+        for conv in self.layers:
+            conv.reset_parameters()
+        self.readout.reset_parameters()
         self.data_id.zero_()
+
+    @property
+    def layers(self) -> list[GCKMConv]:
+        """The hidden layers."""
+        return cast(list[GCKMConv], list(self.convs))
 
     @property
     def is_fitted(self) -> bool:
@@ -123,11 +131,10 @@ class GCKM(torch.nn.Module):
     ) -> GCKM:
         """Fit the hidden layers one after the other; uses no labels."""
         h, edge_index, edge_weight = self._inputs(data)
-        for number, conv in enumerate(self.convs):
+        for number, conv in enumerate(self.layers):
+            conv.in_channels = h.size(1)  # Fewer than planned if the rank below was deficient.
             conv.initialize(h, edge_index, edge_weight, method=method, seed=seed + number)
             h = conv.h.detach()
-            if number + 1 < len(self.convs):
-                self.convs[number + 1].in_channels = h.size(1)  # Fewer if the rank was deficient.
         self.readout.in_channels = h.size(1)
         self.data_id.copy_(torch.tensor(self._fingerprint(data)))
         return self
@@ -145,7 +152,7 @@ class GCKM(torch.nn.Module):
         self._require_init()
         h, edge_index, edge_weight = self._inputs(data)
         total = h.new_zeros(())
-        for weight, conv in zip(self.loss_weights, self.convs, strict=False):
+        for weight, conv in zip(self.loss_weights, self.layers, strict=False):
             total = total + weight * conv.loss(h, edge_index, edge_weight)
             h = conv.h
         total = total + self.loss_weights[-1] * self.readout.loss(self._readout_views(data))
@@ -154,21 +161,21 @@ class GCKM(torch.nn.Module):
     def observe(self, data: Data) -> None:
         """Bring what :meth:`transform` extends from up to date with the embeddings."""
         h, edge_index, edge_weight = self._inputs(data)
-        for conv in self.convs:
+        for conv in self.layers:
             conv.observe(h, edge_index, edge_weight)
             h = conv.h.detach()
 
     def forward(self, x: Tensor, edge_index: Adjacency | None = None) -> Tensor:
         """The scores of the last solve on the fitted graph, ``[n, p]``; ``x`` is not looked at."""
         self._require_fit()
-        self.convs[0].check_graph(x, edge_index)
+        self.layers[0].check_graph(x, edge_index)
         return self.readout.scores
 
     def embed(self, data: Data | None = None, layer: int = -1) -> Tensor:
         """Node embeddings of a hidden layer, of the fitted graph or of any other."""
         self._require_init()
         if data is None or self._is_fitted_data(data):
-            return self.convs[layer].h.detach()
+            return self.layers[layer].h.detach()
         return self._extend(data, None)[layer]
 
     def transform(self, data: Data, known: Tensor | None = None) -> Tensor:
@@ -193,7 +200,7 @@ class GCKM(torch.nn.Module):
 
     def save(self, path: PathLike) -> None:
         """Write the whole model to one file, atomically."""
-        save_tensors({"format": FORMAT, "config": self.config(), "state": self.state_dict()}, path)
+        save_tensors({"format": FORMAT, "config": model_config(self), "state": self.state_dict()}, path)
 
     @classmethod
     def load(cls, path: PathLike) -> GCKM:
@@ -201,39 +208,13 @@ class GCKM(torch.nn.Module):
         content = load_tensors(path)
         if content.get("format") != FORMAT:
             raise InvalidInputError(f"'{path}' is not a model file of this version of torch_gckm")
-        config = content["config"]
-        config["kernel"] = [kernel_from_config(kernel) for kernel in config["kernel"]]
-        config["gram"] = [gram_from_config(gram) for gram in config["gram"]]
-        model = cls(**config)
+        model = cls(**arguments_from_config(content["config"]))
         model.to(content["state"]["readout.scores"].dtype)
         model.load_state_dict(content["state"])
-        for layer, below in zip((*model.convs[1:], model.readout), model.convs, strict=True):
-            layer.in_channels = below.h.size(1)
+        for conv, below in zip(model.layers[1:], model.layers, strict=False):
+            conv.in_channels = below.h.size(1)
+        model.readout.in_channels = model.layers[-1].h.size(1)
         return model
-
-    def config(self) -> dict[str, Any]:
-        """The constructor's arguments as plain values."""
-        layers = (*self.convs, self.readout)
-        aggregations = [conv.aggregation for conv in self.convs]
-        custom = [a for a in aggregations if not isinstance(a, Aggregation)]
-        if custom:
-            raise InvalidInputError(f"a model with its own aggregation module cannot be saved whole: {custom[0]!r}")
-        return {
-            "in_channels": self.in_channels,
-            "hidden_channels": list(self.hidden_channels),
-            "out_channels": self.out_channels,
-            "kernel": [layer.kernel.config() for layer in layers],
-            "aggregation": [a.kind for a in aggregations],
-            "hops": [a.hops for a in aggregations],
-            "eta": [layer.eta for layer in layers],
-            "lambda1": self.readout.lambda1,
-            "lambda2": self.readout.lambda2,
-            "normalize": self.normalize,
-            "loss_weights": list(self.loss_weights),
-            "gram": [layer.gram.config() for layer in layers],
-            "direction": aggregations[0].direction,
-            "code": self.code,
-        }
 
     def _scores(self, data: Data | None) -> Tensor:
         self._require_fit()
@@ -242,7 +223,7 @@ class GCKM(torch.nn.Module):
     def _extend(self, data: Data, known: Tensor | None) -> list[Tensor]:
         h, edge_index, edge_weight = self._inputs(data)
         embeddings = []
-        for conv in self.convs:
+        for conv in self.layers:
             h = conv.transform(h, edge_index, edge_weight)
             if known is not None:
                 if known.shape != (conv.h.size(0),):
@@ -252,22 +233,23 @@ class GCKM(torch.nn.Module):
         return embeddings
 
     def _readout_views(self, data: Data) -> dict[str, Tensor]:
-        return self._with_input(self.convs[-1].h, data)
+        return self._with_input(self.layers[-1].h, data)
 
     def _with_input(self, h: Tensor, data: Data) -> dict[str, Tensor]:
         return {"h": h, "x": self._inputs(data)[0]} if "x" in self.readout.kernel.views else {"h": h}
 
     def _inputs(self, data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
         x, edge_index, edge_weight = graph_of(data)
-        dtype = self.convs[0].h.dtype
+        dtype = self.layers[0].h.dtype
         if x.dtype != dtype or self.normalize is not None:
-            x = self._input_cache.get((x, dtype), lambda raw=x: self._prepare(raw.to(dtype)))
+            raw = x
+            x = self._input_cache.get((raw, dtype), lambda: self._prepare(raw.to(dtype)))
         return x, edge_index, edge_weight
 
     def _prepare(self, x: Tensor) -> Tensor:
         if self.normalize is None:
             return x
-        norm = x.norm(dim=1, keepdim=True)
+        norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
         zero = norm == 0
         if bool(zero.any()):
             warnings.warn(
@@ -286,26 +268,26 @@ class GCKM(torch.nn.Module):
         return tuple(self.data_id.tolist()) == self._fingerprint(data)
 
     def _require_init(self) -> None:
-        if not self.convs[-1].is_initialized:
+        if not self.layers[-1].is_initialized:
             raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
 
     def _require_fit(self) -> None:
         if not self.is_fitted:
             raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
 
-    @staticmethod
-    def _shared_aggregations(
-        kinds: list[AggregationLike], hops: list[int], direction: Direction
-    ) -> list[torch.nn.Module]:
-        """One module for layers that aggregate alike, so that the normalised matrix is built once."""
-        shared: dict[tuple[str, int], Aggregation] = {}
-        result: list[torch.nn.Module] = []
-        for kind, count in zip(kinds, hops, strict=True):
-            if isinstance(kind, torch.nn.Module):
-                result.append(kind)
-            else:
-                result.append(shared.setdefault((kind, count), Aggregation(kind, count, direction)))
-        return result
+
+def _shared_aggregations(
+    kinds: list[AggregationLike], hops: list[int], direction: Direction
+) -> list[torch.nn.Module]:
+    """One module for layers that aggregate alike, so that the normalised matrix is built once."""
+    shared: dict[tuple[str, int], Aggregation] = {}
+    result: list[torch.nn.Module] = []
+    for kind, count in zip(kinds, hops, strict=True):
+        if isinstance(kind, torch.nn.Module):
+            result.append(kind)
+        else:
+            result.append(shared.setdefault((kind, count), Aggregation(kind, count, direction)))
+    return result
 
 
 def _per_layer(value: Any, count: int, name: str) -> list[Any]:

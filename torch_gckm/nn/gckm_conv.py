@@ -150,7 +150,7 @@ class GCKMConv(FittedModule):
             if method == "kernel_pca":
                 values, h = self._kernel_pca(gram)
             elif method == "random":
-                h = random_stiefel(x.size(0), self.out_channels, seed=seed, centred=True, dtype=x.dtype, device=x.device)
+                h = random_stiefel(x.size(0), self.out_channels, seed=seed, centred=True).to(x)
                 values = (h * gram.matmul(h)).sum(dim=0)
             else:
                 raise InvalidInputError(f"'method' must be 'kernel_pca' or 'random', got {method!r}")
@@ -215,7 +215,8 @@ class GCKMConv(FittedModule):
         spectrum = centred.t() @ product
         new = self._rows(x, edge_index, edge_weight).to(torch.float64)
         projected = gram.cross_matmul(new, centred) - product.mean(dim=0)
-        return torch.linalg.solve(spectrum, projected, left=False).to(self.h.dtype)
+        extended: Tensor = torch.linalg.solve(spectrum, projected, left=False)
+        return extended.to(self.h.dtype)
 
     def observe(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> None:
         """Make these features the ones that :meth:`transform` extends from."""

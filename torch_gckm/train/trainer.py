@@ -128,7 +128,7 @@ class Trainer:
         with torch.set_grad_enabled(backward):
             loss = self.model.loss(data)
             if backward:
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
         return float(loss.detach())
 
     def _measure(self, step: int, loss: float, masks: _Masks, data: Data, seconds: float) -> Record:
@@ -155,7 +155,7 @@ class Trainer:
         return Record(
             step=step,
             loss=loss,
-            orthogonality=max(float(orthogonality_error(conv.h)) for conv in self.model.convs),
+            orthogonality=max(float(orthogonality_error(conv.h)) for conv in self.model.layers),
             train_acc=accuracy(predicted, y, masks.train),
             val_acc=val_acc,
             test_acc=accuracy(predicted, y, masks.test),
@@ -177,7 +177,7 @@ class Trainer:
 
     def _save(self, run: _Run, optimizer: CayleyAdam) -> None:
         assert self.checkpoint is not None
-        gradients = [conv.h.grad for conv in self.model.convs]
+        gradients = [conv.h.grad for conv in self.model.layers]
         content = {
             "model": self.model.state_dict(),
             "optimizer": optimizer.state_dict(),
@@ -192,7 +192,7 @@ class Trainer:
         content = load_tensors(self.checkpoint)
         self.model.load_state_dict(content["model"])
         self.model.observe(data)
-        for conv, gradient in zip(self.model.convs, content["gradients"], strict=True):
+        for conv, gradient in zip(self.model.layers, content["gradients"], strict=True):
             conv.h.grad = gradient
         run.history = History.from_dict(content["history"])
         if run.history.monitor != self.monitor:

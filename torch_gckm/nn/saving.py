@@ -1,0 +1,51 @@
+"""A model's constructor arguments as plain values, so that loading executes no code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.gram import gram_from_config
+from torch_gckm.kernels import kernel_from_config
+from torch_gckm.nn.aggregation import Aggregation
+
+if TYPE_CHECKING:
+    from torch_gckm.nn.gckm import GCKM
+
+
+def model_config(model: GCKM) -> dict[str, Any]:
+    """The constructor's arguments of a model as numbers, strings, lists and tensors."""
+    aggregations: list[Aggregation] = []
+    for conv in model.layers:
+        if not isinstance(conv.aggregation, Aggregation):
+            raise InvalidInputError(
+                f"a model with its own aggregation module cannot be saved whole: {conv.aggregation!r}; "
+                "save model.state_dict() instead"
+            )
+        aggregations.append(conv.aggregation)
+    readout = model.readout
+    return {
+        "in_channels": model.in_channels,
+        "hidden_channels": list(model.hidden_channels),
+        "out_channels": model.out_channels,
+        "kernel": [*(conv.kernel.config() for conv in model.layers), readout.kernel.config()],
+        "aggregation": [a.kind for a in aggregations],
+        "hops": [a.hops for a in aggregations],
+        "eta": [*(conv.eta for conv in model.layers), readout.eta],
+        "lambda1": readout.lambda1,
+        "lambda2": readout.lambda2,
+        "normalize": model.normalize,
+        "loss_weights": list(model.loss_weights),
+        "gram": [*(conv.gram.config() for conv in model.layers), readout.gram.config()],
+        "direction": aggregations[0].direction,
+        "code": model.code,
+    }
+
+
+def arguments_from_config(config: dict[str, Any]) -> dict[str, Any]:
+    """What to call the constructor with."""
+    return {
+        **config,
+        "kernel": [kernel_from_config(kernel) for kernel in config["kernel"]],
+        "gram": [gram_from_config(gram) for gram in config["gram"]],
+    }
