@@ -78,14 +78,14 @@ class DenseGram(Gram):
         # The matrix, one temporary of a kernel's evaluation, and the basis of the Lanczos method.
         require_memory(8 * size * (2 * size + 3 * count), "an exact kernel matrix", self.rows.device)
         with torch.no_grad():
-            matrix = self.kernel(self.rows.detach().to(torch.float64))
+            matrix = self._double_matrix(self.rows.detach())
             values, vectors = top_eigenvectors(matrix, count, check_psd=not self.kernel.is_psd)
         return values.to(self.rows.dtype), vectors.to(self.rows.dtype)
 
     def solve_readout(self, problem: ReadoutProblem) -> DenseReadout:
         copies = 4 if self.is_constant or not torch.is_grad_enabled() else 8
         require_memory(8 * copies * self.num_nodes**2, "the exact readout", self.rows.device)
-        return DenseReadout(self.kernel(self.rows.to(torch.float64)), problem)
+        return DenseReadout(self._double_matrix(self.rows), problem)
 
     def cross_matmul(self, new: Rows, v: Tensor) -> Tensor:
         with torch.no_grad():
@@ -93,6 +93,12 @@ class DenseGram(Gram):
             blocks = (new.rows(slice(start, start + step)) for start in range(0, new.num_rows, step))
             parts = [self.kernel(block, self.rows) @ v for block in blocks]
             return torch.cat(parts) if parts else v.new_zeros(0, v.size(1))
+
+    def _double_matrix(self, rows: Rows) -> Tensor:
+        matrix: Tensor = self.kernel(rows.to(torch.float64))
+        if not bool(matrix.detach().sum().isfinite()):
+            raise InvalidInputError(f"values of the kernel {self.kernel!r} overflow; rescale the features")
+        return matrix
 
     @property
     def _fits_one_block(self) -> bool:

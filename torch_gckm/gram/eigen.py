@@ -59,7 +59,8 @@ def _full(matrix: Tensor, count: int, check_psd: bool) -> tuple[Tensor, Tensor]:
     values, vectors = torch.linalg.eigh(centred)
     if check_psd:
         _refuse_negative(float(values[0]), float(values[-1]))
-    return values[-count:].flip(0), vectors[:, -count:].flip(1)
+    first = values.numel() - count
+    return values[first:].flip(0), vectors[:, first:].flip(1)
 
 
 def _lanczos(matrix: Tensor, count: int, check_psd: bool) -> tuple[Tensor, Tensor]:

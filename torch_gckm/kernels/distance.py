@@ -54,7 +54,7 @@ class DistanceKernel(LeafKernel):
 
     @property
     def is_fitted(self) -> bool:
-        return not bool(self._positive(self.bandwidth).isnan())
+        return not math.isnan(self._number(self.bandwidth))
 
     def fit_view(self, a: Features) -> None:
         # A learned bandwidth is only started automatically; later fits must not undo the learning.
@@ -69,7 +69,7 @@ class DistanceKernel(LeafKernel):
         self._set_positive(self.bandwidth, self.automatic_bandwidth(variance))
 
     def arguments(self) -> dict[str, Any]:
-        value = "auto" if self.automatic else float(self._positive(self.bandwidth))
+        value = "auto" if self.automatic else self._number(self.bandwidth)
         return {self.bandwidth: value, "learnable": self.learnable}
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:
@@ -81,7 +81,7 @@ class DistanceKernel(LeafKernel):
     def extra_repr(self) -> str:
         text = super().extra_repr()
         if self.automatic and self.is_fitted:
-            text = text.replace("'auto'", f"auto={float(self._positive(self.bandwidth)):.4g}")
+            text = text.replace("'auto'", f"auto={self._number(self.bandwidth):.4g}")
         return text
 
 

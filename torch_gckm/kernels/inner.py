@@ -39,7 +39,7 @@ class Polynomial(LeafKernel):
         self._hyperparameter("t", t, learnable)
 
     def arguments(self) -> dict[str, Any]:
-        return {"degree": self.degree, "t": float(self._positive("t")), "learnable": self.learnable}
+        return {"degree": self.degree, "t": self._number("t"), "learnable": self.learnable}
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:
         return (a.dot(b) + self._positive("t").square()).pow(self.degree)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import torch
@@ -174,10 +174,24 @@ class LeafKernel(Kernel):
         else:
             self.register_buffer(name, tensor)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LeafKernel:
+        # Hyperparameters follow a module to another device, but not to another precision.
+        scalars = {name: t for name, t in self.state_dict(keep_vars=True).items() if t.dim() == 0}
+        values = {name: tensor.detach().clone() for name, tensor in scalars.items()}
+        super()._apply(fn, recurse)
+        for name, value in values.items():
+            tensor = getattr(self, name)
+            tensor.data = value.to(tensor.device)
+        return self
+
     def _positive(self, name: str) -> Tensor:
         """The current value of a registered hyperparameter, differentiable if it is learned."""
         raw = self._parameters.get(f"log_{name}")
         return getattr(self, name) if raw is None else raw.exp()
+
+    def _number(self, name: str) -> float:
+        """The current value of a registered hyperparameter as a plain number."""
+        return float(self._positive(name).detach())
 
     def _set_positive(self, name: str, value: Tensor) -> None:
         raw = self._parameters.get(f"log_{name}")

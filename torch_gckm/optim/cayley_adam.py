@@ -126,13 +126,14 @@ class CayleyAdam(torch.optim.Adam):
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32)
             state["exp_avg"] = torch.zeros_like(x)
-            state["exp_avg_sq"] = torch.zeros((), dtype=torch.float64, device=x.device)
+            # In the parameter's precision, to which load_state_dict would cast it anyway.
+            state["exp_avg_sq"] = x.new_zeros(())
         state["step"] += 1
         k, (beta1, beta2), eps = int(state["step"]), group["betas"], group["eps"]
 
         momentum = state["exp_avg"].mul_(beta1).add_(gradient, alpha=1 - beta1)
-        second = state["exp_avg_sq"].mul_(beta2).add_(gradient.square().sum(dtype=torch.float64), alpha=1 - beta2)
-        rho = ((1 - beta1**k) * (second / (1 - beta2**k) + eps).sqrt()).to(x.dtype)
+        second = state["exp_avg_sq"].mul_(beta2).add_(gradient.square().sum(), alpha=1 - beta2)
+        rho = (1 - beta1**k) * (second / (1 - beta2**k) + eps).sqrt()
 
         w = SkewFactors(momentum - 0.5 * (x @ (x.t() @ momentum)), x, rho)
         alpha = torch.clamp(1.0 / (w.one_norm() + eps), max=float(group["lr"]))
@@ -144,19 +145,20 @@ class CayleyAdam(torch.optim.Adam):
         x.copy_(orthonormalize(y) if group["cleanup"] and k % group["cleanup"] == 0 else y)
 
     def _euclidean_step(self, group: dict[str, Any]) -> None:
-        lists: tuple[list[Tensor], ...] = ([], [], [], [], [], [])
-        has_complex = self._init_group(group, *lists)
+        # Adam's own collection of tensors and its functional form; only the loop over groups is ours.
+        params: list[Tensor] = []
+        grads: list[Tensor] = []
+        averages: list[Tensor] = []
+        squares: list[Tensor] = []
+        maxima: list[Tensor] = []
+        steps: list[Tensor] = []
+        has_complex = self._init_group(group, params, grads, averages, squares, maxima, steps)
         beta1, beta2 = group["betas"]
+        options = (
+            "lr", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable", "differentiable", "fused",
+            "decoupled_weight_decay",
+        )  # fmt: skip
         adam(
-            *lists,
-            has_complex=has_complex,
-            beta1=beta1,
-            beta2=beta2,
-            **{
-                name: group[name]
-                for name in (
-                    "lr", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable",
-                    "differentiable", "fused", "decoupled_weight_decay",
-                )
-            },
-        )
+            params, grads, averages, squares, maxima, steps,
+            has_complex=has_complex, beta1=beta1, beta2=beta2, **{name: group[name] for name in options},
+        )  # fmt: skip

@@ -24,7 +24,7 @@ class Record:
         test_acc: Accuracy on ``test_mask``; reported, never used.
         cosine: The cosine score of the unlabelled nodes.
         leave_one_out: Leave-one-out accuracy; at step 0 only, where it is valid.
-        monitor: The value of the monitored criterion.
+        monitored: The value of the monitored criterion.
         seconds: Time since the start of the fit.
     """
 
@@ -36,7 +36,7 @@ class Record:
     test_acc: float
     cosine: float
     leave_one_out: float
-    monitor: float
+    monitored: float
     seconds: float
 
 
@@ -89,5 +89,5 @@ class History:
             return f"History(monitor={self.monitor!r}, empty)"
         return (
             f"History({len(self)} records, best step {self.best_step}: "
-            f"{self.monitor}={self.best.monitor:.4f}, train_acc={self.best.train_acc:.4f})"
+            f"{self.monitor}={self.best.monitored:.4f}, train_acc={self.best.train_acc:.4f})"
         )

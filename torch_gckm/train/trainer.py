@@ -110,10 +110,10 @@ class Trainer:
             loss = self._loss(data, optimizer, backward=not last)
             record = self._measure(step, loss, masks, data, spent + time.perf_counter() - start)
             run.history.records.append(record)
-            if step == 0 or record.monitor > run.history.best.monitor:
+            if step == 0 or record.monitored > run.history.best.monitored:
                 run.history.best_step = step
                 run.best_state = self._snapshot()
-            bar.set_postfix(loss=f"{loss:.4g}", **{self.monitor: f"{record.monitor:.4f}"}, best=run.history.best_step)
+            bar.set_postfix(loss=f"{loss:.4g}", **{self.monitor: f"{record.monitored:.4f}"}, best=run.history.best_step)
             if self.checkpoint is not None and (last or step % self.checkpoint_every == 0):
                 self._save(run, optimizer)
             if self.patience is not None and step - run.history.best_step >= self.patience:
@@ -161,7 +161,7 @@ class Trainer:
             test_acc=accuracy(predicted, y, masks.test),
             cosine=cosine,
             leave_one_out=leave_one_out,
-            monitor=monitored,
+            monitored=monitored,
             seconds=seconds,
         )
 

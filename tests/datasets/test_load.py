@@ -1,0 +1,62 @@
+import pytest
+import torch
+
+from torch_gckm.datasets import DATASETS, data_root, load
+
+
+def test_unknown_names(tmp_path):
+    with pytest.raises(ValueError, match="unknown dataset 'coora'; choose from cora"):
+        load("coora", tmp_path)
+
+
+def test_root_comes_from_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("GCKM_DATA_ROOT", str(tmp_path))
+    assert data_root() == tmp_path
+    monkeypatch.delenv("GCKM_DATA_ROOT")
+    assert data_root() is None
+
+
+SIZES = {
+    "cora": (2708, 10556, 1433, 7),
+    "citeseer": (3327, 9104, 3703, 6),
+    "pubmed": (19717, 88648, 500, 3),
+    "chameleon": (2277, 2 * 31371, 2325, 5),
+    "squirrel": (5201, 2 * 198353, 2089, 5),
+    "physics": (34493, 495924, 8415, 5),
+}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", [name for name in DATASETS if name != "physics"])
+def test_sizes(data_root, name):
+    data = load(name, data_root)
+    assert (data.num_nodes, data.num_edges, data.num_features, int(data.y.max()) + 1) == SIZES[name]
+    assert data.is_undirected()
+    assert not data.has_self_loops()
+
+
+@pytest.mark.data
+def test_directed_graphs_stay_so_if_asked(data_root):
+    assert load("chameleon", data_root, undirected=False).num_edges == 36101
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "split", "train", "test"), [
+    ("cora", "few_labels", 128, 2580), ("citeseer", "few_labels", 124, 3203), ("pubmed", "few_labels", 112, 19605),
+    ("chameleon", "few_labels", 23, 2254), ("squirrel", "few_labels", 52, 5149),
+    ("cora", "public", 140, 1000), ("citeseer", "public", 120, 1000), ("pubmed", "public", 60, 1000),
+])  # fmt: skip
+def test_splits_of_the_paper(data_root, name, split, train, test):
+    data = load(name, data_root, split=split)
+    assert int(data.train_mask.sum()) == train
+    assert int(data.test_mask.sum()) == test
+    assert not bool((data.train_mask & data.test_mask).any())
+    assert data.val_mask.dtype == torch.bool
+
+
+@pytest.mark.data
+def test_missing_splits(data_root):
+    with pytest.raises(FileNotFoundError, match="chameleon_train_mask"):
+        load("chameleon", data_root, split="public")
+    with pytest.raises(ValueError, match="unknown split 'half'"):
+        load("cora", data_root, split="half")

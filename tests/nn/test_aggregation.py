@@ -1,0 +1,147 @@
+import pytest
+import torch
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import to_torch_coo_tensor, to_torch_csc_tensor, to_torch_csr_tensor
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.nn import Aggregation
+from torch_gckm.nn.aggregation import as_aggregation
+from torch_gckm.nn.graph import graph_fingerprint
+
+EDGES = torch.tensor([[0, 1, 1, 2, 4, 3], [1, 0, 2, 3, 1, 2]])  # Directed; node 5 is isolated.
+WEIGHT = torch.tensor([1.0, 0.5, 2.0, 1.5, 0.3, 1.0], dtype=torch.float64)
+
+
+def features(n=6, d=4):
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def dense(edges, weight, n=6):
+    """[target, source] with self-loops."""
+    matrix = torch.zeros(n, n, dtype=torch.float64)
+    for (source, target), w in zip(edges.t().tolist(), weight.tolist(), strict=True):
+        matrix[target, source] += w
+    loops = matrix.diagonal()
+    matrix += torch.diag(torch.where(loops == 0, 1.0, 0.0))
+    return matrix
+
+
+def reference(kind, matrix):
+    degree = matrix.sum(dim=1)
+    if kind == "gcn":
+        return degree.rsqrt().unsqueeze(1) * matrix * degree.rsqrt()
+    return {"sum": matrix, "mean": matrix / degree.unsqueeze(1)}[kind]
+
+
+@pytest.mark.parametrize("kind", ["gcn", "sum", "mean"])
+@pytest.mark.parametrize("hops", [1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("direction", ["in", "out", "both"])
+def test_equals_the_dense_formula(kind, hops, weighted, direction):
+    x, weight = features(), WEIGHT if weighted else torch.ones_like(WEIGHT)
+    edges = EDGES.flip(0) if direction == "out" else EDGES
+    matrix = dense(edges, weight)
+    if direction == "both":
+        matrix, other = dense(EDGES, weight), dense(EDGES.flip(0), weight)
+        matrix = torch.where((matrix > 0) & (other > 0), (matrix + other) / 2, matrix + other)
+    expected = torch.linalg.matrix_power(reference(kind, matrix), hops) @ x
+    given = WEIGHT if weighted else None
+    torch.testing.assert_close(Aggregation(kind, hops, direction)(x, EDGES, given), expected)
+
+
+def test_gcn_is_pygs():
+    x = features()
+    edges, weight = gcn_norm(EDGES, WEIGHT, 6)
+    expected = torch.zeros_like(x).index_add(0, edges[1], weight.unsqueeze(1) * x[edges[0]])
+    torch.testing.assert_close(Aggregation("gcn")(x, EDGES, WEIGHT), expected)
+
+
+def test_none_returns_its_input():
+    x = features()
+    assert Aggregation("none")(x, EDGES) is x
+
+
+def test_self_loops_and_parallel_edges():
+    x = features(2, 1)
+    edges = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0]])  # 0 -> 1 twice, a loop at 1, 1 -> 0.
+    weight = torch.tensor([1.0, 2.0, 5.0, 1.0], dtype=torch.float64)
+    expected = torch.stack([x[0] + x[1], 3 * x[0] + 5 * x[1]])
+    torch.testing.assert_close(Aggregation("sum")(x, edges, weight), expected)
+
+
+def test_graphs_without_edges():
+    x = features()
+    for edges in (None, torch.empty(2, 0, dtype=torch.long)):
+        for kind in ("gcn", "sum", "mean"):
+            torch.testing.assert_close(Aggregation(kind)(x, edges), x)
+
+
+@pytest.mark.parametrize("convert", [to_torch_coo_tensor, to_torch_csr_tensor, to_torch_csc_tensor])
+@pytest.mark.filterwarnings("ignore:.*Sparse CS. tensor support is in beta", "ignore:Sparse invariant checks")
+def test_sparse_matrices_are_read_as_adj_t(convert):
+    x, adj_t = features(), convert(EDGES.flip(0), WEIGHT, size=6)
+    torch.testing.assert_close(Aggregation("gcn")(x, adj_t), Aggregation("gcn")(x, EDGES, WEIGHT))
+    assert graph_fingerprint(adj_t, 6) == graph_fingerprint(EDGES, 6)
+    with pytest.raises(InvalidInputError, match="holds its own weights"):
+        Aggregation("gcn")(x, adj_t, WEIGHT)
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_gradients(hops):
+    x, weight = features().requires_grad_(), WEIGHT.clone().requires_grad_()
+    aggregation = Aggregation("gcn", hops)
+    assert torch.autograd.gradcheck(lambda x: aggregation(x, EDGES, WEIGHT), (x,))
+    assert torch.autograd.gradgradcheck(lambda x: aggregation(x, EDGES, WEIGHT).square(), (x,))
+    assert torch.autograd.gradcheck(lambda w: aggregation(x.detach(), EDGES, w), (weight,))
+
+
+def test_the_matrix_is_built_once_a_graph(monkeypatch):
+    aggregation = Aggregation("gcn")
+    calls = []
+    real = aggregation.normalize
+    monkeypatch.setattr(aggregation, "normalize", lambda *args: calls.append(1) or real(*args))
+    x, edges = features(), EDGES.clone()
+    for _ in range(3):
+        aggregation(x, edges)
+    assert len(calls) == 1
+    aggregation(x + 1, edges)
+    assert len(calls) == 1
+    before = aggregation(x, edges)
+    edges[0, 0] = 5
+    assert not torch.equal(aggregation(x, edges), before)
+    assert len(calls) == 2
+    assert aggregation(x.float(), edges).dtype == torch.float32
+
+
+def test_fingerprint_sees_edges_not_their_order():
+    shuffled = EDGES[:, torch.tensor([3, 1, 0, 5, 4, 2])]
+    assert graph_fingerprint(EDGES, 6) == graph_fingerprint(shuffled, 6)
+    assert graph_fingerprint(EDGES, 6) != graph_fingerprint(EDGES.flip(0), 6)
+    assert graph_fingerprint(EDGES, 6) != graph_fingerprint(EDGES, 7)
+
+
+def test_bad_input():
+    x = features()
+    with pytest.raises(InvalidInputError, match="nodes 0 to 6, but there are 6"):
+        Aggregation("sum")(x, torch.tensor([[0], [6]]))
+    with pytest.raises(InvalidInputError, match="integer tensor"):
+        Aggregation("sum")(x, torch.ones(3, 4))
+    with pytest.raises(InvalidInputError, match="one value an edge"):
+        Aggregation("sum")(x, EDGES, WEIGHT[:3])
+    with pytest.raises(InvalidInputError, match="'edge_weight' has 1 entries"):
+        Aggregation("sum")(x, EDGES, torch.where(WEIGHT == 2, torch.nan, WEIGHT))
+    with pytest.raises(InvalidInputError, match="node 1 has a total edge weight that is not positive"):
+        Aggregation("gcn")(x, EDGES, torch.tensor([-9.0, 1, 1, 1, 1, 1], dtype=torch.float64))
+    for bad in ({"kind": "max"}, {"hops": 0}, {"direction": "up"}):
+        with pytest.raises(InvalidInputError):
+            Aggregation(**bad)
+
+
+def test_modules_pass_through():
+    module = torch.nn.Identity()
+    assert as_aggregation(module) is module
+    with pytest.raises(InvalidInputError, match="given by name"):
+        as_aggregation(module, hops=2)
+    with pytest.raises(InvalidInputError, match="a name or a module"):
+        as_aggregation(3)
+    assert repr(Aggregation("mean", 2, "out")) == "Aggregation('mean', hops=2, direction='out')"

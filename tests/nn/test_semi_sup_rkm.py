@@ -1,0 +1,366 @@
+"""The readout against the paper's formulas, brute force and finite differences, all in double precision."""
+
+import copy
+
+import pytest
+import torch
+
+from tests.conftest import make_graph
+from torch_gckm.errors import (
+    DegreeError,
+    InvalidInputError,
+    InvalidLabelError,
+    NotFittedError,
+    SingularReadoutError,
+    UnlabelledClassWarning,
+)
+from torch_gckm.kernels import RBF, Linear
+from torch_gckm.nn import SemiSupRKMReadout
+
+ETA, LAMBDA1, LAMBDA2 = 0.9, 1.1, 0.13
+
+
+def solved(n=40, seed=0, **arguments):
+    data = make_graph(n, seed=seed)
+    h = data.x.double()
+    arguments = {"kernel": RBF(4.0), "eta": ETA, "lambda1": LAMBDA1, "lambda2": LAMBDA2, **arguments}
+    readout = SemiSupRKMReadout(8, 3, **arguments).double()
+    scores = readout(h, data.y, data.train_mask)
+    return readout, scores, h, data
+
+
+def paper(h, data, weight=None):
+    """The matrices of the paper."""
+    n = h.size(0)
+    k = RBF(4.0)(h)
+    label = data.train_mask.double() if weight is None else weight
+    r = torch.diag(1 / (LAMBDA1 * k.sum(dim=1)) - label / LAMBDA2)
+    c = 2.0 * torch.nn.functional.one_hot(data.y, 3).double() - 1
+    ones = torch.ones(n, 1, dtype=torch.float64)
+    s = torch.eye(n, dtype=torch.float64) - ones @ ones.t() @ r / (ones.t() @ r @ ones)
+    return k, r, torch.diag(label), c, s, ones
+
+
+class TestPaper:
+    def test_linear_system_of_the_paper(self):
+        readout, _, h, data = solved()
+        k, r, label, c, s, _ = paper(h, data)
+        left = (torch.eye(40, dtype=torch.float64) - r @ s @ k / ETA) @ r @ readout.h
+        torch.testing.assert_close(left, s.t() @ label @ c / LAMBDA2, atol=1e-8, rtol=0)
+
+    def test_bordered_system(self):
+        readout, _, h, data = solved()
+        k, r, label, c, _, ones = paper(h, data)
+        inverse = torch.diag(1 / r.diagonal())
+        system = torch.cat([torch.cat([k / ETA - inverse, ones], 1), torch.nn.functional.pad(ones.t(), (0, 1))])
+        unknown = torch.cat([r @ readout.h, readout.bias.unsqueeze(0)])
+        right = torch.nn.functional.pad(-inverse @ label @ c / LAMBDA2, (0, 0, 0, 1))
+        torch.testing.assert_close(system @ unknown, right, atol=1e-8, rtol=0)
+
+    def test_scores_from_duals(self):
+        readout, scores, h, data = solved()
+        _, r, label, c, _, _ = paper(h, data)
+        expected = readout.h - label @ c / (r.diagonal().unsqueeze(1) * LAMBDA2)
+        torch.testing.assert_close(scores, expected.detach(), atol=1e-8, rtol=0)
+
+    def test_constraint_and_stationarity_of_the_dual_objective(self):
+        readout, _, h, data = solved()
+        k, r, label, c, _, ones = paper(h, data)
+        assert float((readout.h.t() @ r @ ones).abs().max()) < 1e-8
+        gradient = -r @ k @ r @ readout.h / ETA + r @ readout.h - label @ c / LAMBDA2
+        torch.testing.assert_close(gradient, r @ ones @ readout.bias.unsqueeze(0), atol=1e-8, rtol=0)
+
+    def test_label_weights_scale_single_labels(self):
+        weight = torch.zeros(40, dtype=torch.float64)
+        weight[:6] = torch.tensor([1.0, 0.5, 2.0, 1.0, 0.1, 1.0])
+        readout, _, h, data = solved()
+        scores = readout(h, data.y, weight)
+        k, r, label, c, _, _ = paper(h, data, weight)
+        a = r @ scores + label @ c / LAMBDA2
+        torch.testing.assert_close(scores, k @ a / ETA + readout.bias, atol=1e-8, rtol=0)
+        assert float(a.sum(dim=0).abs().max()) < 1e-8
+
+    def test_only_two_combinations_of_hyperparameters_matter(self):
+        _, scores, _, _ = solved()
+        _, other, _, _ = solved(eta=ETA / 3, lambda1=LAMBDA1 * 3, lambda2=LAMBDA2 * 3)
+        torch.testing.assert_close(scores, other)
+
+    def test_r_of_zero_is_no_exception(self):
+        _, _, h, data = solved()
+        degree = RBF(4.0)(h).sum(dim=1)
+        lambda2 = float(degree[0])  # Makes r of node 0 exactly zero at lambda1 = 1.
+        readout = SemiSupRKMReadout(8, 3, kernel=RBF(4.0), lambda2=lambda2).double()
+        scores = readout(h, data.y, data.train_mask)
+        assert bool(scores.isfinite().all())
+        near = SemiSupRKMReadout(8, 3, kernel=RBF(4.0), lambda2=lambda2 * (1 + 1e-9)).double()
+        torch.testing.assert_close(near(h, data.y, data.train_mask), scores, atol=1e-5, rtol=1e-5)
+        with pytest.raises(InvalidInputError, match="dual variables of node 0"):
+            readout.loss(h)
+
+
+class TestLeaveOut:
+    def brute_force(self, h, data, group, weight=None):
+        readout = SemiSupRKMReadout(8, 3, kernel=RBF(4.0), eta=ETA, lambda1=LAMBDA1, lambda2=LAMBDA2).double()
+        rest = (data.train_mask.double() if weight is None else weight).clone()
+        rest[group] = 0
+        return readout(h, data.y, rest)[group]
+
+    @pytest.mark.filterwarnings("ignore::torch_gckm.errors.UnlabelledClassWarning")
+    def test_one_at_a_time(self):
+        readout, _, h, data = solved()
+        expected = torch.cat([self.brute_force(h, data, [i]) for i in data.train_mask.nonzero().squeeze(1).tolist()])
+        torch.testing.assert_close(readout.leave_one_out(), expected, atol=1e-8, rtol=0)
+
+    @pytest.mark.filterwarnings("ignore::torch_gckm.errors.UnlabelledClassWarning")
+    def test_sets(self):
+        readout, _, h, data = solved()
+        groups = [[0, 1, 2], torch.tensor([5, 3]), [4]]
+        for result, group in zip(readout.leave_out(groups), groups, strict=True):
+            torch.testing.assert_close(result, self.brute_force(h, data, group), atol=1e-8, rtol=0)
+
+    @pytest.mark.filterwarnings("ignore::torch_gckm.errors.UnlabelledClassWarning")
+    def test_weighted_labels(self):
+        weight = torch.zeros(40, dtype=torch.float64)
+        weight[:6] = torch.tensor([1.0, 0.5, 2.0, 1.0, 0.1, 1.0])
+        readout, _, h, data = solved()
+        readout(h, data.y, weight)
+        expected = torch.cat([self.brute_force(h, data, [i], weight) for i in range(6)])
+        torch.testing.assert_close(readout.leave_one_out(), expected, atol=1e-8, rtol=0)
+        (pair,) = readout.leave_out([[1, 2]])
+        torch.testing.assert_close(pair, self.brute_force(h, data, [1, 2], weight), atol=1e-8, rtol=0)
+
+    def test_leverage_of_a_well_posed_problem(self):
+        readout, *_ = solved()
+        assert bool(((readout.leverage() > 0) & (readout.leverage() < 1)).all())
+
+    def test_bad_groups_and_missing_factors(self):
+        readout, *_ = solved()
+        with pytest.raises(InvalidLabelError, match="labelled nodes, got \\[30\\]"):
+            readout.leave_out([[0, 30]])
+        with pytest.raises(InvalidLabelError, match="different"):
+            readout.leave_out([[0, 0]])
+        with pytest.raises(NotFittedError, match="factors"):
+            copy.deepcopy(readout).leave_one_out()
+
+
+class TestGradients:
+    def test_scores(self):
+        readout, _, h, data = solved(14)
+        h = h.requires_grad_()
+        assert torch.autograd.gradcheck(lambda h: readout(h, data.y, data.train_mask), (h,))
+
+    def test_leave_out_scores(self):
+        readout, _, h, data = solved(14)
+
+        def leave_out(h):
+            readout(h, data.y, data.train_mask)
+            return (readout.leave_one_out(), *readout.leave_out([[0, 1, 2], [3, 4]]))
+
+        assert torch.autograd.gradcheck(leave_out, (h.requires_grad_(),))
+
+    def test_loss_value_and_gradient_with_the_duals_fixed(self):
+        readout, _, h, data = solved(14)
+        moved = (h + 0.1).requires_grad_()
+        duals = readout.h.detach().clone()
+
+        def formula(h):
+            k, r, label, c, _, _ = paper(h, data)
+            value = -torch.trace(duals.t() @ r @ k @ r @ duals) / (2 * ETA) + torch.trace(duals.t() @ r @ duals) / 2
+            return value - torch.trace(duals.t() @ label @ c) / LAMBDA2
+
+        torch.testing.assert_close(readout.loss(moved), formula(moved))
+        (ours,) = torch.autograd.grad(readout.loss(moved), [moved])
+        (theirs,) = torch.autograd.grad(formula(moved), [moved])
+        torch.testing.assert_close(ours, theirs)
+
+    def test_kernel_parameters_and_second_views_get_gradients(self):
+        data = make_graph(20)
+        kernel = RBF(4.0, learnable=True) * RBF(9.0).on("x")
+        readout = SemiSupRKMReadout(8, 3, kernel=kernel).double()
+        h, x = data.x.double().requires_grad_(), (data.x.double() ** 2).requires_grad_()
+        readout({"h": h, "x": x}, data.y, data.train_mask).square().sum().backward()
+        assert all(float(t.grad.abs().sum()) > 0 for t in (h, x, kernel.left.log_sigma2))
+
+    def test_trains_a_pyg_encoder(self):
+        from torch_geometric.nn import GCN
+
+        data = make_graph()
+        torch.manual_seed(0)
+        encoder, readout = GCN(8, 16, 2, 4), SemiSupRKMReadout(4, 3)
+        optimizer = torch.optim.Adam(encoder.parameters(), lr=0.01)
+        losses = []
+        for _ in range(15):
+            readout(encoder(data.x, data.edge_index), data.y, data.train_mask)
+            loss = torch.nn.functional.cross_entropy(readout.leave_one_out(), data.y[data.train_mask])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        assert losses[-1] < 0.9 * losses[0]
+
+
+class TestSingular:
+    def islands(self, unlabelled):
+        """One group of nodes with all labels, and far-away unlabelled nodes, each on its own."""
+        h = torch.cat([0.1 * torch.randn(9, 1, dtype=torch.float64), 1e3 * torch.arange(1, unlabelled + 1).unsqueeze(1)])
+        y = torch.full((9 + unlabelled,), -1)
+        y[:4] = torch.tensor([0, 1, 0, 1])
+        return h, y
+
+    def test_two_isolated_unlabelled_nodes(self):
+        h, y = self.islands(2)
+        with pytest.raises(SingularReadoutError, match="nodes 9 and 10"):
+            SemiSupRKMReadout(1, 2, kernel=RBF(1.0)).double()(h, y)
+
+    def test_one_is_fine_and_so_is_another_eta(self):
+        h, y = self.islands(1)
+        assert bool(SemiSupRKMReadout(1, 2, kernel=RBF(1.0)).double()(h, y).isfinite().all())
+        h, y = self.islands(3)
+        assert bool(SemiSupRKMReadout(1, 2, kernel=RBF(1.0), eta=1.1).double()(h, y).isfinite().all())
+
+    def test_graph_isolated_nodes_are_fine(self):
+        data = make_graph(40)
+        assert {38, 39}.isdisjoint(data.edge_index.flatten().tolist())
+        readout = SemiSupRKMReadout(8, 3, kernel=RBF(4.0))
+        assert bool(readout(data.x, data.y, data.train_mask).isfinite().all())
+
+    def test_kernel_degrees_must_be_positive(self):
+        h = torch.tensor([[1.0], [-1.0], [0.5]])
+        with pytest.raises(DegreeError, match="node 1 has the kernel degree -0.5"):
+            SemiSupRKMReadout(1, 2, kernel=Linear())(h, torch.tensor([0, 1, -1]))
+
+
+class TestInterface:
+    def test_transform_of_the_training_nodes_returns_their_scores(self):
+        readout, scores, h, _ = solved()
+        torch.testing.assert_close(readout.transform(h), scores, atol=1e-9, rtol=0)
+
+    def test_transform_of_new_nodes(self):
+        readout, _, h, _ = solved()
+        new = torch.randn(7, 8, dtype=torch.float64)
+        expected = RBF(4.0)(new, h) @ readout.alpha / ETA + readout.bias
+        torch.testing.assert_close(readout.transform(new), expected)
+
+    def test_all_forms_of_a_mask(self):
+        readout, scores, h, data = solved()
+        index = data.train_mask.nonzero().squeeze(1)
+        for mask in (index, data.train_mask.to(torch.uint8), data.train_mask.double()):
+            torch.testing.assert_close(readout(h, data.y, mask), scores)
+        splits = torch.stack([~data.train_mask, data.train_mask], dim=1)
+        torch.testing.assert_close(readout(h, data.y, splits, split=1), scores)
+        hidden = torch.where(data.train_mask, data.y, -1)
+        torch.testing.assert_close(readout(h, hidden), scores)
+        torch.testing.assert_close(readout(h, data.y.unsqueeze(1), data.train_mask), scores)
+        assert torch.equal(readout.labelled, index)
+
+    @pytest.mark.parametrize("code", ["binary", "one_vs_all", "matrix"])
+    def test_class_codes(self, code):
+        matrix = torch.tensor([[1.0, 1, -1, 1], [-1, 1, 1, 1], [1, -1, 1, -1]])
+        data = make_graph(90)
+        readout = SemiSupRKMReadout(8, 3, code=matrix if code == "matrix" else code)
+        readout(data.x, data.y, data.train_mask)
+        assert readout.scores.size(1) == {"binary": 2, "one_vs_all": 3, "matrix": 4}[code]
+        right = (readout.predict() == data.y)[data.test_mask].float().mean()
+        assert float(right) > 0.75
+        codes = readout.codes
+        nearest = ((readout.scores.sign().unsqueeze(1) != codes).sum(dim=2)).min(dim=1).values
+        chosen = (readout.scores.sign() != codes[readout.predict()]).sum(dim=1)
+        if code != "one_vs_all":
+            assert torch.equal(chosen, nearest)
+        else:
+            assert torch.equal(readout.predict(), readout.scores.argmax(dim=1))
+
+    def test_duals_are_a_parameter_that_is_not_trained(self):
+        readout, *_ = solved()
+        assert isinstance(readout.h, torch.nn.Parameter)
+        assert not readout.h.requires_grad
+        parameter = readout.h
+        readout.reset_parameters()
+        assert readout.h is parameter
+        assert readout.h.shape == (0, 3)
+        with pytest.raises(NotFittedError):
+            readout.predict()
+
+    def test_state_dict_is_complete(self):
+        readout, scores, h, _ = solved()
+        twin = SemiSupRKMReadout(8, 3, kernel=RBF(1.0), eta=ETA, lambda1=LAMBDA1, lambda2=LAMBDA2).double()
+        with pytest.raises(NotFittedError):
+            twin.transform(h)
+        twin.load_state_dict(readout.state_dict())
+        assert torch.equal(twin.transform(h), readout.transform(h))
+        assert torch.equal(twin.loss(h), readout.loss(h))
+        assert torch.equal(twin.scores, scores)
+        clone = copy.deepcopy(readout)
+        assert torch.equal(clone.transform(h), readout.transform(h))
+
+    def test_float32_matches_double(self):
+        _, scores, h, data = solved()
+        single = SemiSupRKMReadout(8, 3, kernel=RBF(4.0), eta=ETA, lambda1=LAMBDA1, lambda2=LAMBDA2)
+        result = single(h.float(), data.y, data.train_mask)
+        assert result.dtype == torch.float32
+        torch.testing.assert_close(result.double(), scores, atol=1e-4, rtol=1e-4)
+
+    def test_automatic_bandwidth_follows_the_features(self):
+        data = make_graph(40)
+        readout = SemiSupRKMReadout(8, 3)
+        first = readout(data.x, data.y, data.train_mask)
+        second = readout(7 * data.x, data.y, data.train_mask)
+        torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)
+
+    def test_repr(self):
+        readout, *_ = solved()
+        assert repr(readout) == (
+            "SemiSupRKMReadout(8, 3, kernel=RBF(sigma2=4), eta=0.9, lambda1=1.1, lambda2=0.13, gram=Dense())"
+        )
+
+
+class TestBadInput:
+    def fails(self, error, match, *, h=None, y=None, mask=None, **arguments):
+        data = make_graph(40)
+        readout = SemiSupRKMReadout(8, 3)
+        with pytest.raises(error, match=match):
+            readout(data.x if h is None else h, data.y if y is None else y,
+                    data.train_mask if mask is None else mask, **arguments)  # fmt: skip
+        assert not readout.is_fitted
+
+    def test_features(self):
+        bad = make_graph(40).x
+        bad[7, 0] = float("inf")
+        self.fails(InvalidInputError, "'h' has 1 entries that are NaN or infinite, first in row 7", h=bad)
+        self.fails(InvalidInputError, r"shape \[n, 8\], got \[n, 3\]", h=bad[:, 1:4])
+
+    def test_labels(self):
+        y = make_graph(40).y
+        self.fails(InvalidLabelError, "node 2 has the label 5, but classes are 0 to 2", y=y.index_fill(0, torch.tensor(2), 5))
+        self.fails(InvalidLabelError, "node 2 has the label -3", y=y.index_fill(0, torch.tensor(2), -3))
+        self.fails(InvalidLabelError, "integer class", y=y.float())
+        self.fails(InvalidLabelError, "40 nodes", y=y[:39])
+        self.fails(InvalidLabelError, "not a single node", mask=torch.zeros(40, dtype=torch.bool))
+        self.fails(InvalidLabelError, "not a single node", y=torch.full((40,), -1))
+
+    def test_masks(self):
+        self.fails(InvalidLabelError, "39 entries for 40 nodes", mask=torch.ones(39, dtype=torch.bool))
+        self.fails(InvalidLabelError, "names nodes 3 to 40 of 40", mask=torch.tensor([3, 40]))
+        self.fails(InvalidLabelError, "names nodes twice", mask=torch.ones(40, dtype=torch.long))
+        self.fails(InvalidLabelError, "must be finite and not negative", mask=torch.full((40,), -1.0))
+        self.fails(InvalidLabelError, "holds 2 splits", mask=torch.ones(40, 2, dtype=torch.bool))
+        self.fails(InvalidLabelError, "split=2 is not one", mask=torch.ones(40, 2, dtype=torch.bool), split=2)
+        self.fails(InvalidLabelError, "one or two dimensions", mask=torch.ones(4, 5, 2, dtype=torch.bool))
+
+    def test_a_class_without_labels_is_a_warning(self):
+        data = make_graph(40)
+        with pytest.warns(UnlabelledClassWarning, match=r"class \[3\]"):
+            SemiSupRKMReadout(8, 4)(data.x, data.y, data.train_mask)
+
+    def test_loss_for_other_nodes(self):
+        readout, _, h, _ = solved()
+        with pytest.raises(InvalidInputError, match="fitted on 40 nodes, got 39"):
+            readout.loss(h[:39])
+
+    @pytest.mark.parametrize("arguments", [
+        {"eta": 0}, {"lambda1": -1}, {"lambda2": 0}, {"out_channels": 1}, {"code": "ternary"},
+        {"code": torch.ones(3, 2)}, {"code": torch.ones(2, 2)},
+    ], ids=str)  # fmt: skip
+    def test_constructor(self, arguments):
+        with pytest.raises(InvalidInputError):
+            SemiSupRKMReadout(**{"in_channels": 8, "out_channels": 3, **arguments})
