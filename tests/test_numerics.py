@@ -74,5 +74,5 @@ def test_loading_refuses_code(tmp_path):
     save_tensors({"x": torch.ones(2)}, tmp_path / "good.pt")
     assert torch.equal(load_tensors(tmp_path / "good.pt")["x"], torch.ones(2))
     save_tensors({"x": Evil()}, tmp_path / "evil.pt")
-    with pytest.raises(Exception, match="[Ww]eights.only|Unsupported"):
+    with pytest.raises(Exception, match=r"[Ww]eights.only|Unsupported"):
         load_tensors(tmp_path / "evil.pt")

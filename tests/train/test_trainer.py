@@ -158,16 +158,16 @@ def test_resume_is_exact(graph, tmp_path, stop):
     whole, parts = model_for(graph), model_for(graph)
     expected = Trainer(whole, steps=5, monitor="val_acc", progress=False).fit(graph)
 
-    class Stop(Exception):
+    class StopError(Exception):
         pass
 
     class Interrupted(Trainer):
         def _save(self, run, optimizer):
             super()._save(run, optimizer)
             if len(run.history) == stop + 1:
-                raise Stop
+                raise StopError
 
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         Interrupted(parts, steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
     fresh = model_for(graph)
     history = Trainer(fresh, steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
