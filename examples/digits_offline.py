@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN, LabelPropagation
 from torch_geometric.utils import from_scipy_sparse_matrix, to_undirected
+from tqdm import tqdm
 
 from torch_gckm import GCKM, Trainer
 
@@ -42,7 +43,7 @@ def digits(seed: int) -> Data:
 
 def gckm(data: Data) -> Tensor:
     model = GCKM(data.num_features, hidden_channels=(64, 10), out_channels=10)
-    Trainer(model, steps=1 if args.quick else 10, progress=not args.no_progress).fit(data)
+    Trainer(model, steps=1 if args.quick else 10, progress=False).fit(data)
     data.embedding = model.embed()
     return model.predict()
 
@@ -82,7 +83,7 @@ print(f"digits: {draws[0].num_nodes} nodes, {args.labels} labels a class, mean o
 print(f"{'method':<22}{'accuracy %':>14}{'seconds':>10}")
 for name, method in {"GCKM": gckm, "PyG GCN": gcn, "PyG LabelPropagation": label_propagation}.items():
     accuracies, start = [], time.perf_counter()
-    for data in draws:
+    for data in tqdm(draws, name, leave=False, disable=args.no_progress):
         predicted = method(data)
         data.predicted = predicted if name == "GCKM" else data.predicted
         accuracies.append(100 * (predicted == data.y)[~data.train_mask].double().mean())

@@ -208,7 +208,7 @@ def test_splits_and_missing_masks(graph):
 
 def test_progress_bar(graph, capsys):
     Trainer(model_for(graph), steps=1).fit(graph)
-    assert "GCKM: 100%" in capsys.readouterr().err
+    assert "fine-tuning: 100%" in capsys.readouterr().err
 
 
 def test_bad_input(graph):

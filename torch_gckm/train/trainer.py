@@ -89,31 +89,32 @@ class Trainer:
             raise InvalidInputError(f"monitor='{self.monitor}' needs a val_mask with at least one node")
         start = time.perf_counter()
         run = _Run(History(self.monitor))
-        resumed = self.checkpoint is not None and Path(self.checkpoint).exists()
-        if resumed:
+        bar = tqdm(total=self.steps + 1, disable=not self.progress, desc="initialising", unit="step")
+        if self.checkpoint is not None and Path(self.checkpoint).exists():
             self._resume(run, data)
+            start -= run.history.records[-1].seconds
+            bar.update(len(run.history))
         else:
             self.model.initialize(data, method=self.init, seed=self.seed)
             self.model.solve(data, split=split)
         optimizer = CayleyAdam(param_groups(self.model), lr=self.lr, betas=self.betas)
         if run.optimizer is not None:
             optimizer.load_state_dict(run.optimizer)
-        spent = run.history.records[-1].seconds if resumed else 0.0
 
-        first = len(run.history)
-        bar = tqdm(range(first, self.steps + 1), disable=not self.progress, desc="GCKM", unit="step")
-        for step in bar:
+        bar.set_description("fine-tuning")
+        for step in range(len(run.history), self.steps + 1):
             if step > 0:
                 optimizer.step()
                 self.model.solve(data, split=split)
             last = step == self.steps
             loss = self._loss(data, optimizer, backward=not last)
-            record = self._measure(step, loss, masks, data, spent + time.perf_counter() - start)
+            record = self._measure(step, loss, masks, data, time.perf_counter() - start)
             run.history.records.append(record)
             if step == 0 or record.monitored > run.history.best.monitored:
                 run.history.best_step = step
                 run.best_state = self._snapshot()
             bar.set_postfix(loss=f"{loss:.4g}", **{self.monitor: f"{record.monitored:.4f}"}, best=run.history.best_step)
+            bar.update()
             if self.checkpoint is not None and (last or step % self.checkpoint_every == 0):
                 self._save(run, optimizer)
             if self.patience is not None and step - run.history.best_step >= self.patience:
