@@ -9,7 +9,7 @@ here = Path(__file__).parent
 version = re.search(r'__version__ = "(.+)"', (here / "torch_gckm" / "_version.py").read_text()).group(1)
 
 extras = {
-    "sparse": ["torch-scatter", "torch-sparse"],  # Built from source; see the Makefile's target test-sparse.
+    "sparse": ["torch-scatter", "torch-sparse"],  # Both are built from source.
     "datasets": ["ogb"],
     "sklearn": ["scikit-learn>=1.4"],
     "plot": ["matplotlib>=3.8"],

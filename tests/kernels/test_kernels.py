@@ -214,6 +214,10 @@ def test_precomputed_refuses_what_is_no_kernel(x):
         Precomputed(torch.ones(2, 3))
     with pytest.raises(InvalidInputError, match=r"\[0, 7\)"):
         Precomputed(RBF(1.0)(x))(torch.tensor([[7.0]]))
+    with pytest.raises(InvalidInputError, match="not whole numbers"):
+        Precomputed(RBF(1.0)(x))(torch.tensor([[0.5]]))
+    with pytest.raises(InvalidInputError, match="NaN"):
+        Precomputed(torch.full((2, 2), torch.nan))
     with pytest.raises(InvalidInputError, match="one column"):
         Precomputed(RBF(1.0)(x))(torch.ones(2, 2))
 
@@ -236,7 +240,7 @@ def test_names_and_functions():
         as_kernel(3)
     with pytest.raises(InvalidInputError, match="returned shape"):
         Custom(lambda a, b: a)(torch.ones(3, 2))
-    with pytest.raises(InvalidInputError, match="not one of"):
+    with pytest.raises(InvalidInputError, match="is not one of"):
         kernel_from_config({"kind": "Unknown", "arguments": {}, "view": "h"})
 
 

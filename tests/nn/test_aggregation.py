@@ -81,7 +81,7 @@ def test_graphs_without_edges():
 def test_sparse_matrices_are_read_as_adj_t(convert):
     x, adj_t = features(), convert(EDGES.flip(0), WEIGHT, size=6)
     torch.testing.assert_close(Aggregation("gcn")(x, adj_t), Aggregation("gcn")(x, EDGES, WEIGHT))
-    assert graph_fingerprint(adj_t, 6) == graph_fingerprint(EDGES, 6)
+    assert graph_fingerprint(adj_t, None, 6) == graph_fingerprint(EDGES, WEIGHT, 6)
     with pytest.raises(InvalidInputError, match="holds its own weights"):
         Aggregation("gcn")(x, adj_t, WEIGHT)
 
@@ -93,6 +93,13 @@ def test_gradients(hops):
     assert torch.autograd.gradcheck(lambda x: aggregation(x, EDGES, WEIGHT), (x,))
     assert torch.autograd.gradgradcheck(lambda x: aggregation(x, EDGES, WEIGHT).square(), (x,))
     assert torch.autograd.gradcheck(lambda w: aggregation(x.detach(), EDGES, w), (weight,))
+
+
+def test_sparse_matrix_with_tracked_values_gets_a_gradient():
+    values = WEIGHT.clone().requires_grad_()
+    adj_t = torch.sparse_coo_tensor(EDGES.flip(0), values, (6, 6), check_invariants=True)
+    Aggregation("sum")(features(), adj_t).sum().backward()
+    assert float(values.grad.abs().sum()) > 0
 
 
 def test_the_matrix_is_built_once_a_graph(monkeypatch):
@@ -115,9 +122,11 @@ def test_the_matrix_is_built_once_a_graph(monkeypatch):
 
 def test_fingerprint_sees_edges_not_their_order():
     shuffled = EDGES[:, torch.tensor([3, 1, 0, 5, 4, 2])]
-    assert graph_fingerprint(EDGES, 6) == graph_fingerprint(shuffled, 6)
-    assert graph_fingerprint(EDGES, 6) != graph_fingerprint(EDGES.flip(0), 6)
-    assert graph_fingerprint(EDGES, 6) != graph_fingerprint(EDGES, 7)
+    assert graph_fingerprint(EDGES, None, 6) == graph_fingerprint(shuffled, None, 6)
+    assert graph_fingerprint(EDGES, None, 6) != graph_fingerprint(EDGES.flip(0), None, 6)
+    assert graph_fingerprint(EDGES, None, 6) != graph_fingerprint(EDGES, None, 7)
+    assert graph_fingerprint(EDGES, None, 6) != graph_fingerprint(EDGES, WEIGHT, 6)
+    assert graph_fingerprint(EDGES, None, 6) == graph_fingerprint(EDGES, torch.ones(6, dtype=torch.float64), 6)
 
 
 def test_bad_input():

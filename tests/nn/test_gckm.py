@@ -75,8 +75,19 @@ def test_known_nodes_keep_their_embeddings(graph64):
 
 def test_permuting_nodes_permutes_the_scores(graph64):
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
-    a, b = fit(graph64, steps=2), fit(permute_graph(graph64, order), steps=2)
+    a, b = fit(graph64), fit(permute_graph(graph64, order))
     torch.testing.assert_close(a.readout.scores[order], b.readout.scores, atol=1e-6, rtol=1e-6)
+
+
+def test_permuting_nodes_permutes_fine_tuning(graph64):
+    losses = []
+    for seed in range(3):
+        order = torch.randperm(60, generator=torch.Generator().manual_seed(seed))
+        data = permute_graph(graph64, order)
+        model = GCKM(8, (6, 4), 3).double()
+        losses.append([record.loss for record in Trainer(model, steps=4, progress=False).fit(data)])
+    torch.testing.assert_close(torch.tensor(losses[0]), torch.tensor(losses[1]), atol=1e-8, rtol=0)
+    torch.testing.assert_close(torch.tensor(losses[0]), torch.tensor(losses[2]), atol=1e-8, rtol=0)
 
 
 def test_loss_is_unchanged_by_a_rotation_of_each_embedding(graph64):
@@ -224,6 +235,38 @@ def test_weighted_edges_reach_every_layer(graph64):
     assert not torch.allclose(fit(weighted).readout.scores, plain.readout.scores)
     weighted.edge_weight = torch.ones(graph64.num_edges).double()
     torch.testing.assert_close(fit(weighted).readout.scores, plain.readout.scores)
+
+
+def test_other_edge_weights_are_another_graph(graph64):
+    model = fit(graph64)
+    weighted = graph64.clone()
+    generator = torch.Generator().manual_seed(0)
+    weighted.edge_weight = 1.0 + 9.0 * torch.rand(graph64.num_edges, generator=generator).double()
+    assert torch.equal(model.predict(weighted), model.transform(weighted).argmax(dim=1))
+    with pytest.raises(GraphMismatchError, match="other weights"):
+        model(weighted.x, weighted.edge_index, weighted.edge_weight)
+
+
+def test_directions_differ_between_layers_and_are_saved(graph, tmp_path):
+    directed = graph.clone()
+    directed.edge_index = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
+    model = fit(directed, direction=["in", "out"])
+    model.save(tmp_path / "model.pt")
+    assert torch.equal(GCKM.load(tmp_path / "model.pt").transform(directed), model.transform(directed))
+    assert not torch.allclose(fit(directed).readout.scores, model.readout.scores)
+
+
+def test_a_kernel_of_ones_own_is_refused_when_saving(graph, tmp_path):
+    class Mine(RBF):
+        pass
+
+    with pytest.raises(InvalidInputError, match="'Mine' is not one of"):
+        fit(graph, kernel=Mine(1.0)).save(tmp_path / "model.pt")
+
+
+def test_input_channels_are_checked(graph):
+    with pytest.raises(InvalidInputError, match=r"shape \[n, 99\], got \(60, 8\)"):
+        GCKM(99, (6, 4), 3).initialize(graph)
 
 
 def test_bad_input(graph):

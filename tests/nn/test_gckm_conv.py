@@ -138,12 +138,14 @@ def test_forward_initialises_lazily_and_checks_the_graph(graph):
     assert h is conv.h
     assert h.shape == (60, 4)
     assert torch.equal(conv(graph.x + 1, graph.edge_index), h)  # Does not look at x.
+    with pytest.raises(NotFittedError):
+        GCKMConv(8, 4)(graph.x, graph.edge_index, n_id=torch.tensor([0]))
     assert torch.equal(conv(graph.x[:7], graph.edge_index[:, :0], n_id=torch.tensor([3, 9])), h[[3, 9]])
     with pytest.raises(GraphMismatchError, match=r"59 nodes .*Use transform"):
         conv(graph.x[:59], graph.edge_index[:, graph.edge_index.max(dim=0).values < 59])
     other = graph.edge_index.clone()
     other[:, 0] = torch.tensor([0, 59])
-    with pytest.raises(GraphMismatchError, match="not the same ones"):
+    with pytest.raises(GraphMismatchError, match="other ones or with other weights"):
         conv(graph.x, other)
     conv.reset_parameters()
     assert not conv.is_initialized
@@ -212,6 +214,64 @@ def test_loaded_bandwidth_replaces_a_kept_kernel_matrix(graph):
     expected = other.loss(graph.x, graph.edge_index).detach()
     conv.load_state_dict(other.state_dict())
     torch.testing.assert_close(conv.loss(graph.x, graph.edge_index).detach(), expected)
+
+
+def test_a_changed_bandwidth_or_type_is_noticed(graph):
+    conv = GCKMConv(8, 4, kernel=RBF(2.0)).initialize(graph.x, graph.edge_index)
+    first = conv.loss(graph.x, graph.edge_index).detach()
+    conv.kernel.sigma2.fill_(50.0)
+    assert abs(float(conv.loss(graph.x, graph.edge_index).detach() / first)) < 0.2
+    conv.double()
+    assert conv.loss(graph.x, graph.edge_index).dtype == torch.float64
+
+
+def test_editing_the_input_does_not_change_the_fitted_layer(graph):
+    x = graph.x.clone()
+    conv = GCKMConv(8, 4, kernel=RBF(2.0), aggregation="none").initialize(x)
+    before = conv.transform(graph.x)
+    x *= 5
+    assert torch.equal(conv.transform(graph.x), before)
+
+
+def test_inference_mode_does_not_spoil_later_training(graph):
+    conv = GCKMConv(8, 4)
+    with torch.inference_mode():
+        conv(graph.x, graph.edge_index)
+        conv.loss(graph.x, graph.edge_index)
+    conv.loss(graph.x, graph.edge_index).backward()
+    assert conv.h.grad is not None
+
+
+@pytest.mark.parametrize("aggregation", ["gcn", "none"])
+def test_other_types_of_features(graph, aggregation):
+    for x in (graph.x.double(), (10 * graph.x).long(), graph.x > 0):
+        conv = GCKMConv(8, 4, aggregation=aggregation)
+        conv.initialize(x, graph.edge_index)
+        assert conv.loss(x, graph.edge_index).dtype == torch.float32
+        assert conv.transform(x, graph.edge_index).shape == (60, 4)
+
+
+def test_features_far_from_the_origin(graph64):
+    far = graph64.x.float() + 1e4
+    near = far.double() - 1e4
+    kernels = [GCKMConv(8, 4).initialize(far, graph64.edge_index).kernel, RBF().fit(
+        Aggregation("gcn")(far.double(), graph64.edge_index))]  # fmt: skip
+    assert float(kernels[0].sigma2) == pytest.approx(float(kernels[1].sigma2), rel=1e-2)
+    torch.testing.assert_close(RBF(2.0)(far).double(), RBF(2.0)(near), atol=1e-4, rtol=0)
+
+
+def test_a_failed_fit_leaves_the_old_one(graph):
+    conv = GCKMConv(8, 4, kernel=RBF(2.0)).initialize(graph.x, graph.edge_index)
+    before = conv.transform(graph.x, graph.edge_index)
+    with pytest.raises(LowRankError):
+        conv.initialize(torch.ones(30, 8), None)
+    assert torch.equal(conv.transform(graph.x, graph.edge_index), before)
+    fresh = GCKMConv(8, 4, kernel=RBF(2.0))
+    with pytest.raises(LowRankError):
+        fresh.initialize(torch.ones(30, 8), None)
+    assert not fresh.is_initialized
+    with pytest.raises(InvalidInputError, match="num_nodes=10, got 60"):
+        GCKMConv(8, 4, num_nodes=10).initialize(graph.x, graph.edge_index)
 
 
 def test_views_of_the_layers_own_input(graph64):

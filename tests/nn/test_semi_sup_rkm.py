@@ -139,6 +139,10 @@ class TestLeaveOut:
             readout.leave_out([[0, 30]])
         with pytest.raises(InvalidLabelError, match="different"):
             readout.leave_out([[0, 0]])
+        mask = torch.zeros(40, dtype=torch.bool)
+        mask[[1, 4]] = True
+        for a, b in zip(readout.leave_out([mask, []]), readout.leave_out([[1, 4], []]), strict=True):
+            assert torch.equal(a, b)
         with pytest.raises(NotFittedError, match="factors"):
             copy.deepcopy(readout).leave_one_out()
 

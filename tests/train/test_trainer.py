@@ -1,12 +1,21 @@
 import csv
+import dataclasses
 import math
+import warnings
 
 import pytest
 import torch
 
 from tests.conftest import make_graph
 from torch_gckm import GCKM, History, Trainer
-from torch_gckm.errors import InvalidInputError
+from torch_gckm.errors import (
+    GCKMWarning,
+    GraphMismatchError,
+    InvalidInputError,
+    InvalidLabelError,
+    LowRankWarning,
+    NotFittedError,
+)
 from torch_gckm.kernels import RBF
 from torch_gckm.manifold import orthogonality_error
 from torch_gckm.optim import CayleyAdam, param_groups
@@ -42,6 +51,7 @@ def test_accuracy_and_combined_score():
     assert accuracy(torch.tensor([0, 2, 2]), y, mask) == 0.5
     assert math.isnan(accuracy(y, y, torch.zeros(3, dtype=torch.bool)))
     assert combined_score(0.5, 10, 0.9, 30) == pytest.approx(0.8)
+    assert combined_score(0.5, 10, math.nan, 0) == 0.5
 
 
 def test_history_records_every_step(graph):
@@ -67,8 +77,8 @@ def test_one_step_is_algorithm_1(graph64):
     by_hand.solve(graph64)
 
     class KeepLast(Trainer):
-        def _restore(self, state, data):
-            pass
+        def _measure(self, step, *args):
+            return dataclasses.replace(super()._measure(step, *args), monitored=step)
 
     KeepLast(trained, steps=1, progress=False).fit(graph64)
     for a, b in zip(by_hand.layers, trained.layers, strict=True):
@@ -162,9 +172,9 @@ def test_resume_is_exact(graph, tmp_path, stop):
         pass
 
     class Interrupted(Trainer):
-        def _save(self, run, optimizer):
-            super()._save(run, optimizer)
-            if len(run.history) == stop + 1:
+        def _save(self, history, *args):
+            super()._save(history, *args)
+            if len(history) == stop + 1:
                 raise StopError
 
     with pytest.raises(StopError):
@@ -176,9 +186,93 @@ def test_resume_is_exact(graph, tmp_path, stop):
     assert history.best_step == expected.best_step
     again = Trainer(model_for(graph), steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
     assert len(again) == 6
-    with pytest.raises(InvalidInputError, match="monitors 'val_acc', not 'cosine'"):
+    with pytest.raises(InvalidInputError, match="made with monitor='val_acc', not 'cosine'"):
         Trainer(model_for(graph), steps=5, progress=False, checkpoint=path).fit(graph)
+    with pytest.raises(InvalidInputError, match=r"made with lambda2=0\.1, not 0\.2"):
+        Trainer(model_for(graph, lambda2=0.2), steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
+    other = graph.clone()
+    other.x = graph.x + 1
+    with pytest.raises(GraphMismatchError, match="made on another graph"):
+        Trainer(model_for(graph), steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(other)
 
+
+@pytest.mark.parametrize("learnable", [False, True], ids=["fixed", "learned"])
+def test_more_steps_continue_exactly(graph, tmp_path, learnable):
+    path = tmp_path / "checkpoint.pt"
+
+    def model():
+        return model_for(graph, kernel=[RBF(3.0), RBF(0.5, learnable=learnable), RBF(0.2, learnable=learnable)])
+
+    whole, parts = model(), model()
+    expected = Trainer(whole, steps=6, progress=False).fit(graph)
+    Trainer(parts, steps=3, progress=False, checkpoint=path).fit(graph)
+    resumed = model()
+    history = Trainer(resumed, steps=6, progress=False, checkpoint=path).fit(graph)
+    assert [r.loss for r in history] == [r.loss for r in expected]
+    assert state_equal(whole, resumed)
+    if learnable:
+        assert 0.4 < float(history.best_step == 0 or resumed.layers[1].kernel.log_sigma2.detach().exp()) < 2.0
+
+
+def test_early_stopping_stays_stopped_when_resumed(graph, tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    arguments = {"steps": 50, "patience": 2, "progress": False, "checkpoint": path, "checkpoint_every": 7}
+    first = Trainer(model_for(graph), **arguments).fit(graph)
+    model = model_for(graph)
+    second = Trainer(model, **arguments).fit(graph)
+    assert len(first) == len(second) == first.best_step + 3
+    assert accuracy(model.predict(), graph.y, graph.test_mask) == second.best.test_acc
+
+
+def test_resume_of_a_deficient_rank(graph, tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    for steps in (1, 2):
+        model = GCKM(8, (12, 4), 3, kernel=["linear", "rbf", "rbf"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LowRankWarning)
+            Trainer(model, steps=steps, progress=False, checkpoint=path).fit(graph)
+    assert model.layers[0].h.size(1) == 8
+
+
+def test_leave_out_scores_after_a_fit_belong_to_the_kept_state(graph):
+    model = model_for(graph)
+    history = Trainer(model, steps=0, progress=False).fit(graph)
+    left_out = model.readout.leave_one_out().argmax(dim=1)
+    assert float((left_out == graph.y[graph.train_mask]).double().mean()) == history.best.leave_one_out
+    history = Trainer(model, steps=4, progress=False).fit(graph)
+    assert history.best_step < 4
+    with pytest.raises(NotFittedError, match="factors"):
+        model.readout.leave_one_out()
+    model.solve(graph)
+    assert model.readout.leave_one_out().shape == (6, 3)
+
+
+def test_a_failed_refit_leaves_no_mixture(graph):
+    model, other = model_for(graph), make_graph(80, seed=1)
+    Trainer(model, steps=0, progress=False).fit(graph)
+    before = model.predict()
+    unlabelled = other.clone()
+    unlabelled.y = torch.full((80,), -1)
+    with pytest.raises(InvalidLabelError, match="not a single node"):
+        Trainer(model, steps=0, progress=False).fit(unlabelled)
+    assert torch.equal(model.predict(), before)  # Refused before anything was touched.
+    model.initialize(other)
+    with pytest.raises(NotFittedError):
+        model.predict()
+    Trainer(model, steps=0, progress=False).fit(other)
+    assert model.predict().shape == (80,)
+
+
+def test_learned_kernels_train_at_their_own_rate(graph):
+    model = model_for(graph, kernel=[RBF(3.0), RBF(0.5, learnable=True), RBF(0.2)])
+
+    class KeepLast(Trainer):
+        def _measure(self, step, *args):
+            return dataclasses.replace(super()._measure(step, *args), monitored=step)
+
+    KeepLast(model, steps=3, kernel_lr=0.01, progress=False).fit(graph)
+    change = abs(math.log(float(model.layers[1].kernel.log_sigma2.detach().exp()) / 0.5))
+    assert 0.0 < change < 0.04
 
 def test_history_round_trip_and_csv(graph, tmp_path):
     history = Trainer(model_for(graph), steps=2, progress=False).fit(graph)
@@ -202,8 +296,10 @@ def test_splits_and_missing_masks(graph):
     assert torch.equal(first.readout.scores, second.readout.scores)
     bare = graph.clone()
     del bare.train_mask, bare.val_mask, bare.test_mask
-    history = Trainer(model_for(graph), steps=0, progress=False).fit(bare)
-    assert math.isnan(history.best.cosine)  # Every node is labelled: none is left to score.
+    with pytest.warns(GCKMWarning, match="every node is labelled"):
+        history = Trainer(model_for(graph), steps=1, progress=False).fit(bare)
+    assert math.isnan(history.best.cosine)
+    assert history.best_step == 0
 
 
 def test_progress_bar(graph, capsys):

@@ -47,8 +47,9 @@ class DenseReadout(ReadoutSolution):
         system = torch.cat([-self.r, self.r.new_ones(1)]).unsqueeze(1) * self._bordered
         system.diagonal()[:-1].add_(problem.eta)
         system[-1, -1] = 0.0
-        self._system = system
-        self._factors = self._factorise()
+        self._factors = self._factorise(system.detach())
+        # Without gradients the factors are all that is needed: an n x n array less to keep.
+        self._system = system if system.requires_grad else self._factors[0]
         self.alpha, self.bias, self.scores = self._apply(problem.labels(system.dtype))
 
     def response(self, index: Tensor) -> Tensor:
@@ -61,8 +62,7 @@ class DenseReadout(ReadoutSolution):
         solution: Tensor = _Solve.apply(self._system, *self._factors, right)
         return solution[:-1] * self.problem.eta, solution[-1], (self._bordered @ solution)[:-1]
 
-    def _factorise(self) -> tuple[Tensor, Tensor]:
-        system = self._system.detach()
+    def _factorise(self, system: Tensor) -> tuple[Tensor, Tensor]:
         factors, pivots, info = torch.linalg.lu_factor_ex(system)
         if int(info) == 0:
             inverse_norm = one_norm_estimate(

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.features import Features
 from torch_gckm.kernels.kernel import LeafKernel
+from torch_gckm.numerics import check_finite
 
 KernelFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -59,6 +60,7 @@ class Precomputed(LeafKernel):
             raise InvalidInputError(f"a precomputed kernel must be a square matrix, got shape {tuple(matrix.shape)}")
         if not matrix.is_floating_point():
             matrix = matrix.to(torch.get_default_dtype())
+        check_finite(matrix, "the precomputed kernel")
         gap = (matrix - matrix.t()).abs()
         scale = matrix.abs().max()
         if float(gap.max()) > 1e3 * torch.finfo(matrix.dtype).eps * float(scale):
@@ -76,6 +78,11 @@ class Precomputed(LeafKernel):
         if x.size(1) != 1:
             raise InvalidInputError(f"a precomputed kernel reads row numbers from one column, got {x.size(1)} columns")
         numbers = x[:, 0].round().long()
+        if x.size(0) and bool((x[:, 0] - numbers).abs().max() > 1e-3):
+            raise InvalidInputError(
+                "a precomputed kernel reads row numbers, but its features are not whole numbers; "
+                "row numbers must not be aggregated: use aggregation='none'"
+            )
         if x.size(0) and not 0 <= int(numbers.min()) <= int(numbers.max()) < self.matrix.size(0):
             raise InvalidInputError(
                 f"row numbers must lie in [0, {self.matrix.size(0)}), got "

@@ -18,10 +18,13 @@ def squared_distance(a: Features, b: Features) -> Tensor:
 
     Entries that compare a row with itself are exactly zero; kernels with a
     kink at the origin would otherwise turn rounding of size ``eps`` into
-    ``sqrt(eps)``.
+    ``sqrt(eps)``. Features far from the origin are moved there first, since
+    large norms would swallow small distances.
     """
+    same, offset = a.shared_entries(b), b.offset()
+    if offset is not None:
+        a, b = a.shifted(offset), b.shifted(offset)
     distance = a.dot(b).mul_(-2.0).add_(a.sq_norm().unsqueeze(1)).add_(b.sq_norm())
-    same = a.shared_entries(b)
     if same is not None:
         distance[same] = 0.0
     return distance.clamp_(min=0.0)
@@ -29,7 +32,8 @@ def squared_distance(a: Features, b: Features) -> Tensor:
 
 def total_variance(a: Features) -> Tensor:
     """The number of columns times their mean variance: half the mean squared distance of two rows."""
-    return a.sq_norm().double().mean() - a.mean().double().square().sum()
+    wide = a.to(torch.float64)
+    return wide.sq_norm().mean() - wide.mean().square().sum()
 
 
 class DistanceKernel(LeafKernel):

@@ -98,6 +98,14 @@ class Features(Rows):
     def dense(self) -> Tensor:
         """The rows as a plain matrix, for kernels that need the entries."""
 
+    def offset(self) -> Tensor | None:
+        """A row to measure distances from where the features lie far from the origin, else ``None``."""
+        return None
+
+    def shifted(self, offset: Tensor) -> Features:
+        """The rows minus ``offset``; only asked for where :meth:`offset` gives one."""
+        raise NotImplementedError
+
     @abstractmethod
     def shared_entries(self, other: Features) -> tuple[Tensor, Tensor] | None:
         """Positions ``(i, j)`` known to hold the same row in ``self`` and ``other``, or ``None``."""
@@ -118,6 +126,7 @@ class DenseFeatures(Features):
             x = x.to(torch.get_default_dtype())
         self.x = x
         self._origin = origin
+        self._offset: tuple[Tensor | None] | None = None
 
     num_rows = property(lambda self: self.x.size(0))
     num_columns = property(lambda self: self.x.size(1))
@@ -139,6 +148,18 @@ class DenseFeatures(Features):
 
     def mean(self) -> Tensor:
         return self.x.mean(dim=0)
+
+    def offset(self) -> Tensor | None:
+        if self._offset is None:
+            x = self.x.detach()
+            mean = x.mean(dim=0)
+            sample = x[:: max(1, x.size(0) // 1000)]
+            far = bool(mean.square().sum() > 4.0 * (sample - mean).square().sum(dim=1).mean())
+            self._offset = (mean if far else None,)
+        return self._offset[0]
+
+    def shifted(self, offset: Tensor) -> DenseFeatures:
+        return DenseFeatures(self.x - offset)
 
     def to(self, dtype: torch.dtype) -> DenseFeatures:
         return self if dtype == self.x.dtype else DenseFeatures(self.x.to(dtype))

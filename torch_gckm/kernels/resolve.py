@@ -47,7 +47,9 @@ def kernel_from_config(config: dict[str, Any]) -> Kernel:
     if kind == "Scaled":
         return Scaled(kernel_from_config(config["kernel"]), config["scale"])
     if kind not in _BY_KIND:
-        raise InvalidInputError(f"a saved model names the kernel '{kind}', which is not one of {sorted(_BY_KIND)}")
+        raise InvalidInputError(
+            f"the kernel '{kind}' is not one of {sorted(_BY_KIND)}; models are saved with these and their combinations"
+        )
     kernel = _BY_KIND[kind](**config["arguments"])
     kernel.view = config["view"]
     return kernel

@@ -85,8 +85,15 @@ class SkewFactors:
         return (self.p @ (self.x.t() @ v) - self.x @ (self.p.t() @ v)) / self.rho
 
     def one_norm(self) -> Tensor:
-        r"""An estimate of :math:`\|W\|_1`, from products with the factors."""
-        return one_norm_estimate(self.matmul, lambda v: -self.matmul(v), like=self.x)
+        r"""An estimate of :math:`\|W\|_1`, from products with the factors.
+
+        It starts at the column of largest Euclidean norm, which does not depend on the order of the rows.
+        """
+        u, v = torch.cat([self.p, self.x], dim=1), torch.cat([self.x, -self.p], dim=1)
+        column_energy = ((v @ (u.t() @ u)) * v).sum(dim=1)
+        return one_norm_estimate(
+            self.matmul, lambda v: -self.matmul(v), like=self.x, start=column_energy.argmax()
+        )
 
 
 def cayley_step(w: SkewFactors, alpha: Tensor) -> Tensor:

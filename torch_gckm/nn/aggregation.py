@@ -70,7 +70,7 @@ class Aggregation(MessagePassing):  # type: ignore[misc]
         """Aggregate ``hops`` times."""
         if self.kind == "none":
             return x
-        if edge_weight is not None and edge_weight.requires_grad:
+        if any(isinstance(t, Tensor) and t.requires_grad for t in (edge_index, edge_weight)):
             # Gradients to edge weights need the messages themselves.
             edges, weight = self.normalize(edge_index, edge_weight, x)
             for _ in range(self.hops):
@@ -126,7 +126,7 @@ def as_aggregation(aggregation: AggregationLike, hops: int = 1, direction: Direc
         return Aggregation(aggregation, hops, direction)
     if not isinstance(aggregation, torch.nn.Module):
         raise InvalidInputError(f"an aggregation is a name or a module, got {aggregation!r}")
-    if hops != getattr(aggregation, "hops", 1):
+    if hops not in (1, getattr(aggregation, "hops", 1)):
         raise InvalidInputError(f"'hops={hops}' needs an aggregation given by name; {aggregation} decides for itself")
     return aggregation
 

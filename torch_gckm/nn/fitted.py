@@ -34,7 +34,7 @@ class FittedModule(torch.nn.Module):
 
     def _store(self, name: str, value: Tensor) -> None:
         """Write a fitted tensor in place, keeping the Parameter or buffer object and its dtype."""
-        with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():  # What is stored may be trained later.
             self._resize(name, value.shape)
             getattr(self, name).copy_(value)
 
@@ -48,8 +48,10 @@ class Support(torch.nn.Module):
         """Replace the stored views."""
         for name in list(self._buffers):
             del self._buffers[name]
-        for name, tensor in tensors.items():
-            self.register_buffer(self.prefix + name, tensor.detach())
+        with torch.inference_mode(False), torch.no_grad():
+            for name, tensor in tensors.items():
+                kept = tensor.clone() if tensor.is_inference() else tensor.detach()
+                self.register_buffer(self.prefix + name, kept)
 
     def rows(self) -> Rows:
         """The stored views as features."""

@@ -16,7 +16,7 @@ from torch_gckm.errors import InvalidInputError, NotFittedError, ZeroRowWarning
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
 from torch_gckm.kernels import KernelLike, as_kernel
-from torch_gckm.nn.aggregation import Aggregation, AggregationLike, Direction
+from torch_gckm.nn.aggregation import AggregationLike, Direction, as_aggregation
 from torch_gckm.nn.coding import CodeLike, class_similarity, decode
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.graph import Adjacency, feature_fingerprint, graph_fingerprint, graph_of
@@ -78,7 +78,7 @@ class GCKM(torch.nn.Module):
         normalize: Literal["l2"] | None = None,
         loss_weights: float | Sequence[float] | None = None,
         gram: GramLike | Sequence[GramLike] = "auto",
-        direction: Direction = "in",
+        direction: Direction | Sequence[Direction] = "in",
         code: CodeLike = "one_vs_all",
     ) -> None:
         super().__init__()
@@ -93,12 +93,15 @@ class GCKM(torch.nn.Module):
         # A kernel that serves several layers is copied: each has a bandwidth of its own.
         kernels = [copy.deepcopy(as_kernel(k)) for k in _per_layer(kernel, depth + 1, "kernel")]
         etas, grams = _per_layer(eta, depth + 1, "eta"), _per_layer(gram, depth + 1, "gram")
-        self.loss_weights = tuple(float(w) for w in _per_layer(loss_weights or 1.0, depth + 1, "loss_weights"))
+        weights = _per_layer(1.0 if loss_weights is None else loss_weights, depth + 1, "loss_weights")
+        self.loss_weights = tuple(float(weight) for weight in weights)
         aggregations = _shared_aggregations(
-            _per_layer(aggregation, depth, "aggregation"), _per_layer(hops, depth, "hops"), direction
+            _per_layer(aggregation, depth, "aggregation"),
+            _per_layer(hops, depth, "hops"),
+            _per_layer(direction, depth, "direction"),
         )
         self.convs = torch.nn.ModuleList(
-            GCKMConv(channels_in, channels_out, k, a, a.hops if isinstance(a, Aggregation) else 1, e, g)
+            GCKMConv(channels_in, channels_out, k, a, eta=e, gram=g)
             for channels_in, channels_out, k, a, e, g in zip(
                 (in_channels, *hidden), hidden, kernels, aggregations, etas, grams, strict=False
             )
@@ -108,6 +111,7 @@ class GCKM(torch.nn.Module):
         )
         self.register_buffer("data_id", torch.zeros(4, dtype=torch.long))
         self._input_cache: LastCall[Tensor] = LastCall()
+        self.register_load_state_dict_post_hook(lambda module, _: module._match_channels())
 
     def reset_parameters(self) -> None:
         """Forget the fit."""
@@ -131,11 +135,11 @@ class GCKM(torch.nn.Module):
     ) -> GCKM:
         """Fit the hidden layers one after the other; uses no labels."""
         h, edge_index, edge_weight = self._inputs(data)
+        self.reset_parameters()  # If anything fails, no half of an old fit is left.
         for number, conv in enumerate(self.layers):
-            conv.in_channels = h.size(1)  # Fewer than planned if the rank below was deficient.
             conv.initialize(h, edge_index, edge_weight, method=method, seed=seed + number)
             h = conv.h.detach()
-        self.readout.in_channels = h.size(1)
+            self._match_channels()
         self.data_id.copy_(torch.tensor(self._fingerprint(data)))
         return self
 
@@ -165,16 +169,18 @@ class GCKM(torch.nn.Module):
             conv.observe(h, edge_index, edge_weight)
             h = conv.h.detach()
 
-    def forward(self, x: Tensor, edge_index: Adjacency | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None
+    ) -> Tensor:
         """The scores of the last solve on the fitted graph, ``[n, p]``; ``x`` is not looked at."""
         self._require_fit()
-        self.layers[0].check_graph(x, edge_index)
+        self.layers[0].check_graph(x, edge_index, edge_weight)
         return self.readout.scores
 
     def embed(self, data: Data | None = None, layer: int = -1) -> Tensor:
         """Node embeddings of a hidden layer, of the fitted graph or of any other."""
         self._require_init()
-        if data is None or self._is_fitted_data(data):
+        if data is None or self.is_fitted_on(data):
             return self.layers[layer].h.detach()
         return self._extend(data, None)[layer]
 
@@ -211,14 +217,17 @@ class GCKM(torch.nn.Module):
         model = cls(**arguments_from_config(content["config"]))
         model.to(content["state"]["readout.scores"].dtype)
         model.load_state_dict(content["state"])
-        for conv, below in zip(model.layers[1:], model.layers, strict=False):
-            conv.in_channels = below.h.size(1)
-        model.readout.in_channels = model.layers[-1].h.size(1)
         return model
+
+    def _match_channels(self) -> None:
+        """A layer whose rank was deficient has fewer columns than planned; the next one reads as many."""
+        for conv, below in zip(self.layers[1:], self.layers, strict=False):
+            conv.in_channels = below.h.size(1)
+        self.readout.in_channels = self.layers[-1].h.size(1)
 
     def _scores(self, data: Data | None) -> Tensor:
         self._require_fit()
-        return self.readout.scores if data is None or self._is_fitted_data(data) else self.transform(data)
+        return self.readout.scores if data is None or self.is_fitted_on(data) else self.transform(data)
 
     def _extend(self, data: Data, known: Tensor | None) -> list[Tensor]:
         h, edge_index, edge_weight = self._inputs(data)
@@ -241,7 +250,9 @@ class GCKM(torch.nn.Module):
     def _inputs(self, data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
         x, edge_index, edge_weight = graph_of(data)
         dtype = self.layers[0].h.dtype
-        if x.dtype != dtype or self.normalize is not None:
+        if x.requires_grad:
+            x = self._prepare(x.to(dtype))
+        elif x.dtype != dtype or self.normalize is not None:
             raw = x
             x = self._input_cache.get((raw, dtype), lambda: self._prepare(raw.to(dtype)))
         return x, edge_index, edge_weight
@@ -261,10 +272,11 @@ class GCKM(torch.nn.Module):
         return x / norm.masked_fill(zero, 1.0)
 
     def _fingerprint(self, data: Data) -> tuple[int, ...]:
-        x, edge_index, _ = graph_of(data)
-        return (*graph_fingerprint(edge_index, x.size(0)), feature_fingerprint(x))
+        x, edge_index, edge_weight = graph_of(data)
+        return (*graph_fingerprint(edge_index, edge_weight, x.size(0)), feature_fingerprint(x))
 
-    def _is_fitted_data(self, data: Data) -> bool:
+    def is_fitted_on(self, data: Data) -> bool:
+        """Whether this is the graph, with the weights and features, that the model was fitted on."""
         return tuple(self.data_id.tolist()) == self._fingerprint(data)
 
     def _require_init(self) -> None:
@@ -277,17 +289,15 @@ class GCKM(torch.nn.Module):
 
 
 def _shared_aggregations(
-    kinds: list[AggregationLike], hops: list[int], direction: Direction
+    kinds: list[AggregationLike], hops: list[int], directions: list[Direction]
 ) -> list[torch.nn.Module]:
     """One module for layers that aggregate alike, so that the normalised matrix is built once."""
-    shared: dict[tuple[str, int], Aggregation] = {}
-    result: list[torch.nn.Module] = []
-    for kind, count in zip(kinds, hops, strict=True):
-        if isinstance(kind, torch.nn.Module):
-            result.append(kind)
-        else:
-            result.append(shared.setdefault((kind, count), Aggregation(kind, count, direction)))
-    return result
+    shared: dict[tuple[AggregationLike, int, Direction], torch.nn.Module] = {}
+    specs = list(zip(kinds, hops, directions, strict=True))
+    for spec in specs:
+        if spec not in shared:
+            shared[spec] = as_aggregation(*spec)
+    return [shared[spec] for spec in specs]
 
 
 def _per_layer(value: Any, count: int, name: str) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from torch_gckm.errors import (
 from torch_gckm.gram import Gram, GramLike, as_gram
 from torch_gckm.kernels import KernelLike, Rows, Views, as_kernel, as_rows
 from torch_gckm.manifold import random_stiefel
-from torch_gckm.nn.aggregation import AggregationLike, Direction, as_aggregation
+from torch_gckm.nn.aggregation import Aggregation, AggregationLike, Direction, as_aggregation
 from torch_gckm.nn.fitted import FittedModule, Support
 from torch_gckm.nn.graph import Adjacency, graph_fingerprint
 from torch_gckm.numerics import check_finite
@@ -145,18 +145,22 @@ class GCKMConv(FittedModule):
             seed: The seed of the random start.
         """
         self._check(x)
-        with torch.no_grad():
-            gram = self._bind(x, edge_index, edge_weight, fit_kernel=True)
+        if self.num_nodes > 0 and x.size(0) != self.num_nodes:
+            raise InvalidInputError(f"the layer was made for num_nodes={self.num_nodes}, got {x.size(0)} nodes")
+        with torch.inference_mode(False), torch.no_grad():
+            gram = self._build(x, edge_index, edge_weight, fit_kernel=True)
             if method == "kernel_pca":
                 values, h = self._kernel_pca(gram)
             elif method == "random":
-                h = random_stiefel(x.size(0), self.out_channels, seed=seed, centred=True).to(x)
+                h = random_stiefel(x.size(0), self.out_channels, seed=seed, centred=True).to(self.h)
                 values = (h * gram.matmul(h)).sum(dim=0)
             else:
                 raise InvalidInputError(f"'method' must be 'kernel_pca' or 'random', got {method!r}")
         self._store("h", h)
         self._store("eigenvalues", values)
-        self._store("graph", torch.tensor(self._fingerprint(edge_index, x.size(0))))
+        self._store("graph", torch.tensor(self._fingerprint(x, edge_index, edge_weight)))
+        self._keep(gram, x)
+        self._gram_cache.get(self._key(x, edge_index, edge_weight), lambda: gram)
         return self
 
     def forward(
@@ -171,13 +175,15 @@ class GCKMConv(FittedModule):
         Args:
             x: Node features; only looked at by the first call.
             edge_index: Edges.
-            edge_weight: Edge weights; only looked at by the first call.
+            edge_weight: Edge weights.
             n_id: Return these nodes only; ``x`` and ``edge_index`` may then be a sampled subgraph.
         """
-        if not self.is_initialized:
+        if n_id is not None:
+            self._require_fit()  # The first graph to be seen must be the whole one.
+        elif not self.is_initialized:
             self.initialize(x, edge_index, edge_weight)
-        elif n_id is None:
-            self.check_graph(x, edge_index)
+        else:
+            self.check_graph(x, edge_index, edge_weight)
         if x.requires_grad and torch.is_grad_enabled():
             warnings.warn(
                 "GCKMConv returns its own embedding and passes no gradient to its input; "
@@ -193,7 +199,7 @@ class GCKMConv(FittedModule):
         The features seen here become the ones that :meth:`transform` extends from.
         """
         self._require_fit()
-        self.check_graph(x, edge_index)
+        self.check_graph(x, edge_index, edge_weight)
         return self._bind(x, edge_index, edge_weight).centred_quadratic(self.h) / (-2.0 * self.eta)
 
     @torch.no_grad()
@@ -223,14 +229,15 @@ class GCKMConv(FittedModule):
         with torch.no_grad():
             self._bind(x, edge_index, edge_weight)
 
-    def check_graph(self, x: Tensor, edge_index: Adjacency | None) -> None:
+    def check_graph(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None = None) -> None:
         """Raise unless this is the graph that the layer was fitted on."""
-        fitted, given = tuple(self.graph.tolist()), self._fingerprint(edge_index, x.size(0))
+        fitted, given = tuple(self.graph.tolist()), self._fingerprint(x, edge_index, edge_weight)
         if fitted != given:
+            how = ", other ones or with other weights" if fitted[:2] == given[:2] else ""
             raise GraphMismatchError(
                 f"the layer was fitted on a graph with {fitted[0]} nodes and {fitted[1]} edges; the one given has "
-                f"{given[0]} nodes and {given[1]} edges{', not the same ones' * (fitted[:2] == given[:2])}. "
-                "Use transform for other graphs, or reset_parameters and initialize to fit again"
+                f"{given[0]} nodes and {given[1]} edges{how}. "
+                "Use transform for other graphs, or initialize to fit again"
             )
 
     def _kernel_pca(self, gram: Gram) -> tuple[Tensor, Tensor]:
@@ -245,43 +252,50 @@ class GCKMConv(FittedModule):
             warnings.warn(message, LowRankWarning, stacklevel=4)
         return values, h
 
-    def _bind(
-        self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None, fit_kernel: bool = False
-    ) -> Gram:
-        """The kernel matrix of these inputs; kept as long as the inputs are the same and constant."""
-
-        def build() -> Gram:
-            rows = self._rows(x, edge_index, edge_weight)
-            if fit_kernel:
-                self.kernel.fit(rows)
-            return self.gram(self.kernel, rows)
-
-        if fit_kernel:
-            self._gram_cache.clear()
-        learned = any(p.requires_grad for p in (*self.kernel.parameters(), *self.aggregation.parameters()))
-        tracked = x.requires_grad or (edge_weight is not None and edge_weight.requires_grad)
-        if learned or (tracked and torch.is_grad_enabled()):
-            gram = build()
+    def _bind(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> Gram:
+        """The kernel matrix of these inputs, kept while they are the same and nothing below is trained."""
+        tracked = any(isinstance(t, Tensor) and t.requires_grad for t in (x, edge_index, edge_weight))
+        own_module = not isinstance(self.aggregation, Aggregation)  # May change with its parameters or mode.
+        if self.kernel.is_learned or own_module or (tracked and torch.is_grad_enabled()):
+            gram = self._build(x, edge_index, edge_weight)
         else:
-            gram = self._gram_cache.get((x, edge_index, edge_weight), build)
-        self.support.set(gram.rows.tensors(self.kernel.views))
+            key = self._key(x, edge_index, edge_weight)
+            gram = self._gram_cache.get(key, lambda: self._build(x, edge_index, edge_weight))
+        self._keep(gram, x)
         return gram
 
+    def _build(
+        self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None, fit_kernel: bool = False
+    ) -> Gram:
+        rows = self._rows(x, edge_index, edge_weight)
+        if fit_kernel:
+            self.kernel.fit(rows)
+        return self.gram(self.kernel, rows)
+
+    def _key(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> tuple[object, ...]:
+        return (x, edge_index, edge_weight, self.h.dtype, *self.kernel.parameters(), *self.kernel.buffers())
+
+    def _keep(self, gram: Gram, x: Tensor) -> None:
+        """Remember the features for :meth:`transform`; never the caller's own tensor, which may be written to."""
+        tensors = gram.rows.tensors(self.kernel.views)
+        self.support.set({name: t.clone() if t is x else t for name, t in tensors.items()})
+
     def _rows(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> Rows:
+        x = x.to(self.h.dtype)
         aggregated: Tensor = self.aggregation(x, edge_index, edge_weight)
         return Views({"h": aggregated, "x": x}) if "x" in self.kernel.views else as_rows(aggregated)
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._gram_cache.clear()  # It was made with the kernel's old hyperparameters.
-        super()._load_from_state_dict(*args, **kwargs)
-
-    def _fingerprint(self, edge_index: Adjacency | None, num_nodes: int) -> tuple[int, int, int]:
-        return self._graph_cache.get((edge_index, num_nodes), lambda: graph_fingerprint(edge_index, num_nodes))
+    def _fingerprint(
+        self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None
+    ) -> tuple[int, int, int]:
+        inputs = (edge_index, edge_weight, x.size(0))
+        return self._graph_cache.get(inputs, lambda: graph_fingerprint(*inputs))
 
     def _check(self, x: Tensor) -> None:
         if x.dim() != 2 or x.size(1) != self.in_channels:
             raise InvalidInputError(f"'x' must have shape [n, {self.in_channels}], got {tuple(x.shape)}")
-        check_finite(x)
+        if x.is_floating_point():
+            check_finite(x)
 
     def _require_fit(self) -> None:
         if not self.is_initialized:

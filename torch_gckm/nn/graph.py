@@ -44,8 +44,10 @@ def canonical_edges(
         if edge_weight is not None:
             raise InvalidInputError("a sparse adjacency matrix holds its own weights; do not pass 'edge_weight' too")
         if isinstance(edge_index, Tensor) and edge_index.layout == torch.sparse_coo:
-            edge_index = edge_index.coalesce()
-        edges, edge_weight = to_edge_index(edge_index)
+            edge_index = edge_index.coalesce()  # PyG would take it to be coalesced, and stop gradients.
+            edges, edge_weight = edge_index.indices(), edge_index.values()
+        else:
+            edges, edge_weight = to_edge_index(edge_index)
         edges = edges.flip(0)  # Rows of adj_t are targets.
     else:
         edges = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
@@ -77,10 +79,14 @@ def _mix(keys: Tensor) -> Tensor:
     return keys ^ (keys >> 31)
 
 
-def graph_fingerprint(edge_index: Adjacency | None, num_nodes: int) -> tuple[int, int, int]:
-    """Node count, edge count and a hash of the edges that does not depend on their order or format."""
-    edges, _ = canonical_edges(edge_index, None, num_nodes)
-    return num_nodes, edges.size(1), int(_mix(edges[0] * num_nodes + edges[1] + 1).sum())
+def graph_fingerprint(
+    edge_index: Adjacency | None, edge_weight: Tensor | None, num_nodes: int
+) -> tuple[int, int, int]:
+    """Node count, edge count and a hash of the weighted edges that does not depend on their order or format."""
+    edges, weight = canonical_edges(edge_index, edge_weight, num_nodes)
+    weight = torch.ones(edges.size(1), device=edges.device) if weight is None else weight.detach().float()
+    keys = _mix(edges[0] * num_nodes + edges[1] + 1) + weight.contiguous().view(torch.int32).long()
+    return num_nodes, edges.size(1), int(_mix(keys).sum())
 
 
 def feature_fingerprint(x: Tensor) -> int:

@@ -60,7 +60,13 @@ def pick_mask(mask: Tensor, num_nodes: int, split: int | None = None, name: str 
 
 
 def parse_labels(
-    y: Tensor, mask: Tensor | None, num_nodes: int, num_classes: int, split: int | None = None
+    y: Tensor,
+    mask: Tensor | None,
+    num_nodes: int,
+    num_classes: int,
+    split: int | None = None,
+    *,
+    warn: bool = True,
 ) -> Labels:
     """Check labels and mask and combine them; ``y = -1`` means unlabelled.
 
@@ -70,6 +76,7 @@ def parse_labels(
         num_nodes: The number of nodes.
         num_classes: The number of classes.
         split: The column to use of a mask ``[n, splits]``.
+        warn: Whether to warn of classes without a labelled node.
     """
     y = y.squeeze(-1) if y.dim() == 2 and y.size(1) == 1 else y
     if y.shape != (num_nodes,) or y.is_floating_point() or y.dtype == torch.bool:
@@ -86,7 +93,7 @@ def parse_labels(
     if not bool(labelled.any()):
         raise InvalidLabelError("not a single node is labelled; mark some in train_mask")
     counts = torch.bincount(y[labelled], minlength=num_classes)
-    if bool((counts == 0).any()):
+    if warn and bool((counts == 0).any()):
         missing = (counts == 0).nonzero().squeeze(1).tolist()
         warnings.warn(f"no node is labelled with class {missing}", UnlabelledClassWarning, stacklevel=3)
     return Labels(torch.where(labelled, weight, 0.0), torch.where(labelled, y, -1))

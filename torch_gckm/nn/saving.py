@@ -24,11 +24,14 @@ def model_config(model: GCKM) -> dict[str, Any]:
             )
         aggregations.append(conv.aggregation)
     readout = model.readout
+    kernels = [*(conv.kernel.config() for conv in model.layers), readout.kernel.config()]
+    for kernel in kernels:
+        kernel_from_config(kernel)  # Refuses kernels that could not be loaded again.
     return {
         "in_channels": model.in_channels,
         "hidden_channels": list(model.hidden_channels),
         "out_channels": model.out_channels,
-        "kernel": [*(conv.kernel.config() for conv in model.layers), readout.kernel.config()],
+        "kernel": kernels,
         "aggregation": [a.kind for a in aggregations],
         "hops": [a.hops for a in aggregations],
         "eta": [*(conv.eta for conv in model.layers), readout.eta],
@@ -37,7 +40,7 @@ def model_config(model: GCKM) -> dict[str, Any]:
         "normalize": model.normalize,
         "loss_weights": list(model.loss_weights),
         "gram": [*(conv.gram.config() for conv in model.layers), readout.gram.config()],
-        "direction": aggregations[0].direction,
+        "direction": [a.direction for a in aggregations],
         "code": model.code,
     }
 

@@ -207,11 +207,13 @@ class SemiSupRKMReadout(FittedModule):
         position = {int(node): place for place, node in enumerate(index)}
         results = []
         for group in groups:
+            if isinstance(group, Tensor) and group.dtype == torch.bool:
+                group = group.nonzero().squeeze(1)
             nodes = group.tolist() if isinstance(group, Tensor) else list(group)
             unknown = [node for node in nodes if node not in position]
             if unknown or len(set(nodes)) < len(nodes):
                 raise InvalidLabelError(f"a group must hold different labelled nodes, got {(unknown or nodes)[:5]}")
-            at = torch.tensor([position[node] for node in nodes], device=index.device)
+            at = torch.tensor([position[node] for node in nodes], dtype=torch.long, device=index.device)
             block = response[at][:, at]
             system = torch.eye(at.numel(), dtype=block.dtype, device=block.device) - block
             withheld = torch.linalg.solve(system, scores[at] - block @ codes[at])
@@ -252,8 +254,7 @@ class SemiSupRKMReadout(FittedModule):
         return (self.label_class >= 0).nonzero().squeeze(1)
 
     def _response(self, index: Tensor) -> Tensor:
-        weight = self.label_weight[index].double() / self.lambda2
-        return self._last_solution().response(index) * weight.to(self.label_weight.device)
+        return self._last_solution().response(index) * (self.label_weight[index].double() / self.lambda2)
 
     def _last_solution(self) -> ReadoutSolution:
         if self._solution is None:
@@ -265,7 +266,7 @@ class SemiSupRKMReadout(FittedModule):
         return ReadoutProblem(weight, codes, self.eta, self.lambda1, self.lambda2)
 
     def _checked(self, h: FeaturesLike) -> Rows:
-        rows = as_rows(h)
+        rows = as_rows(h).to(self.h.dtype)
         if "h" in self.kernel.views:
             columns = rows.view("h").num_columns
             if columns != self.in_channels:
@@ -277,6 +278,10 @@ class SemiSupRKMReadout(FittedModule):
     def _require_fit(self) -> None:
         if not self.is_fitted:
             raise NotFittedError("the readout is not fitted; call readout(h, y, train_mask) first")
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._solution = None  # It belongs to the state that is replaced.
+        super()._load_from_state_dict(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         # The factors belong to one process and one autograd graph: copies and pickles do without.

@@ -40,4 +40,5 @@ def cosine_score(scores: Tensor, codes: Tensor, mask: Tensor | None = None) -> f
 
 def combined_score(val_accuracy: float, num_val: int, cosine: float, num_unlabelled: int) -> float:
     """The paper's combination: validation accuracy and cosine score, weighted by their numbers of nodes."""
-    return (num_val * val_accuracy + num_unlabelled * cosine) / (num_val + num_unlabelled)
+    parts = [(num_val, val_accuracy), (num_unlabelled, cosine)]
+    return sum(count * score for count, score in parts if count) / (num_val + num_unlabelled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -12,12 +13,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from torch_gckm.errors import InvalidInputError
+from torch_gckm.errors import GCKMWarning, GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.manifold import orthogonality_error
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.coding import decode
-from torch_gckm.nn.labels import pick_mask
+from torch_gckm.nn.labels import parse_labels, pick_mask
 from torch_gckm.optim import CayleyAdam, param_groups
 from torch_gckm.train.history import History, Record
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score
@@ -41,6 +42,7 @@ class Trainer:
         steps: The number of fine-tuning steps; 0 only initialises and solves.
         lr: The largest step along the manifold; a cap keeps steps stable (see :class:`CayleyAdam`).
         betas: Decay rates of the optimiser's running averages.
+        kernel_lr: Adam's learning rate for kernel parameters, if there are any to learn.
         monitor: What decides which step is kept: the label-free ``"cosine"`` score,
             ``"val_acc"`` or the paper's ``"combined"`` score (both need a ``val_mask``).
         patience: Stop after so many steps without improvement; ``None`` never stops early.
@@ -58,6 +60,7 @@ class Trainer:
         steps: int = 10,
         lr: float = 1.0,
         betas: tuple[float, float] = (0.0, 0.99),
+        kernel_lr: float = 0.01,
         monitor: Monitor = "cosine",
         patience: int | None = None,
         init: Literal["kernel_pca", "random"] = "kernel_pca",
@@ -73,7 +76,7 @@ class Trainer:
             )
         if steps < 0 or checkpoint_every < 1 or (patience is not None and patience < 1):
             raise InvalidInputError("'steps' must not be negative; 'patience' and 'checkpoint_every' must be positive")
-        self.model, self.steps, self.lr, self.betas = model, steps, lr, betas
+        self.model, self.steps, self.lr, self.betas, self.kernel_lr = model, steps, lr, betas, kernel_lr
         self.monitor, self.patience, self.init, self.seed = monitor, patience, init, seed
         self.progress, self.checkpoint, self.checkpoint_every = progress, checkpoint, checkpoint_every
 
@@ -84,44 +87,64 @@ class Trainer:
             data: Features ``x``, edges, labels ``y``, ``train_mask``, and perhaps ``val_mask`` and ``test_mask``.
             split: The column to use of masks ``[n, splits]``.
         """
-        masks = _Masks.of(data, split)
+        masks = _Masks.of(data, split, self.model.out_channels)
         if self.monitor != "cosine" and not bool(masks.val.any()):
             raise InvalidInputError(f"monitor='{self.monitor}' needs a val_mask with at least one node")
         start = time.perf_counter()
-        run = _Run(History(self.monitor))
-        bar = tqdm(total=self.steps + 1, disable=not self.progress, desc="initialising", unit="step")
-        if self.checkpoint is not None and Path(self.checkpoint).exists():
-            self._resume(run, data)
-            start -= run.history.records[-1].seconds
-            bar.update(len(run.history))
-        else:
-            self.model.initialize(data, method=self.init, seed=self.seed)
-            self.model.solve(data, split=split)
-        optimizer = CayleyAdam(param_groups(self.model), lr=self.lr, betas=self.betas)
-        if run.optimizer is not None:
-            optimizer.load_state_dict(run.optimizer)
+        with tqdm(total=self.steps + 1, disable=not self.progress, desc="initialising", unit="step") as bar:
+            history, best, optimizer = self._start(data, split)
+            if len(history):
+                start -= history.records[-1].seconds
+                bar.update(len(history))
+            bar.set_description("fine-tuning")
+            for step in range(len(history), self.steps + 1):
+                if self._has_stalled(history):
+                    break
+                if step > 0:
+                    optimizer.step()
+                    self._solve(data, split)
+                loss = self._loss(data, optimizer, backward=step < self.steps)
+                record = self._measure(step, loss, masks, data.y.view(-1), time.perf_counter() - start)
+                history.records.append(record)
+                if step == 0 or record.monitored > history.best.monitored:
+                    history.best_step, best = step, self._snapshot()
+                score = {self.monitor: f"{record.monitored:.4f}"}
+                bar.set_postfix(loss=f"{loss:.4g}", **score, best=history.best_step)
+                bar.update()
+                done = step == self.steps or self._has_stalled(history)
+                if self.checkpoint is not None and (done or step % self.checkpoint_every == 0):
+                    self._save(history, best, optimizer)
+        if history.best_step < len(history) - 1:
+            self.model.load_state_dict(best, strict=False)
+        self.model.observe(data)
+        optimizer.zero_grad()
+        return history
 
-        bar.set_description("fine-tuning")
-        for step in range(len(run.history), self.steps + 1):
-            if step > 0:
-                optimizer.step()
-                self.model.solve(data, split=split)
-            last = step == self.steps
-            loss = self._loss(data, optimizer, backward=not last)
-            record = self._measure(step, loss, masks, data, time.perf_counter() - start)
-            run.history.records.append(record)
-            if step == 0 or record.monitored > run.history.best.monitored:
-                run.history.best_step = step
-                run.best_state = self._snapshot()
-            bar.set_postfix(loss=f"{loss:.4g}", **{self.monitor: f"{record.monitored:.4f}"}, best=run.history.best_step)
-            bar.update()
-            if self.checkpoint is not None and (last or step % self.checkpoint_every == 0):
-                self._save(run, optimizer)
-            if self.patience is not None and step - run.history.best_step >= self.patience:
-                break
-        bar.close()
-        self._restore(run.best_state, data)
-        return run.history
+    def _start(self, data: Data, split: int | None) -> tuple[History, dict[str, Tensor], CayleyAdam]:
+        """Step 0, or where the checkpoint left off, ready for the next step."""
+        resumed = self.checkpoint is not None and Path(self.checkpoint).exists()
+        content = self._load(data) if resumed else {}
+        if not resumed:
+            self.model.initialize(data, method=self.init, seed=self.seed)
+            self._solve(data, split)
+        groups = param_groups(self.model, lr=self.lr, betas=self.betas)
+        optimizer = CayleyAdam(groups, lr=self.kernel_lr)
+        if not resumed:
+            return History(self.monitor), {}, optimizer
+        optimizer.load_state_dict(content["optimizer"])
+        history = History.from_dict(content["history"])
+        if len(history) <= self.steps and not self._has_stalled(history):
+            self._loss(data, optimizer, backward=True)  # The gradient at the state that was saved.
+        return history, content["best_state"], optimizer
+
+    def _has_stalled(self, history: History) -> bool:
+        return self.patience is not None and len(history) > 0 and (
+            history.records[-1].step - history.best_step >= self.patience
+        )
+
+    @torch.no_grad()
+    def _solve(self, data: Data, split: int | None) -> None:
+        self.model.solve(data, split=split)
 
     def _loss(self, data: Data, optimizer: CayleyAdam, backward: bool) -> float:
         """The objective at the current state; its gradient is ready for the next step."""
@@ -132,15 +155,13 @@ class Trainer:
                 loss.backward()
         return float(loss.detach())
 
-    def _measure(self, step: int, loss: float, masks: _Masks, data: Data, seconds: float) -> Record:
+    def _measure(self, step: int, loss: float, masks: _Masks, y: Tensor, seconds: float) -> Record:
         readout = self.model.readout
         scores, codes = readout.scores, readout.codes
         predicted = decode(scores, codes)
-        y = data.y.view(-1)
         leave_one_out = math.nan
         if step == 0:
-            with torch.no_grad():
-                left_out = decode(readout.leave_one_out(), codes)
+            left_out = decode(readout.leave_one_out().detach(), codes)
             leave_one_out = float((left_out == y[readout.labelled]).double().mean())
         val_acc = accuracy(predicted, y, masks.val)
         cosine = cosine_score(scores, codes, masks.unlabelled)
@@ -152,6 +173,12 @@ class Trainer:
             rest = masks.unlabelled & ~masks.val
             monitored = combined_score(
                 val_acc, int(masks.val.sum()), cosine_score(scores, codes, rest), int(rest.sum())
+            )
+        if step == 0 and self.steps > 0 and math.isnan(monitored):
+            warnings.warn(
+                "every node is labelled, so there is none to compute the cosine score on: step 0 will be kept",
+                GCKMWarning,
+                stacklevel=3,
             )
         return Record(
             step=step,
@@ -171,48 +198,52 @@ class Trainer:
         state = self.model.state_dict()
         return {name: value.clone() for name, value in state.items() if not name.startswith("convs.0.support.")}
 
-    def _restore(self, state: dict[str, Tensor], data: Data) -> None:
-        supports = {name: value for name, value in self.model.state_dict().items() if "convs.0.support." in name}
-        self.model.load_state_dict({**supports, **state})
-        self.model.observe(data)
+    def _settings(self) -> dict[str, Any]:
+        """What a checkpoint must agree on with the run that resumes it."""
+        model, readout = self.model, self.model.readout
+        return {
+            "lr": self.lr,
+            "betas": list(self.betas),
+            "kernel_lr": self.kernel_lr,
+            "monitor": self.monitor,
+            "init": self.init,
+            "seed": self.seed,
+            "hidden_channels": list(model.hidden_channels),
+            "normalize": model.normalize,
+            "loss_weights": list(model.loss_weights),
+            "eta": [*(conv.eta for conv in model.layers), readout.eta],
+            "lambda1": readout.lambda1,
+            "lambda2": readout.lambda2,
+        }
 
-    def _save(self, run: _Run, optimizer: CayleyAdam) -> None:
+    def _save(self, history: History, best_state: dict[str, Tensor], optimizer: CayleyAdam) -> None:
         assert self.checkpoint is not None
-        gradients = [conv.h.grad for conv in self.model.layers]
         content = {
+            "settings": self._settings(),
             "model": self.model.state_dict(),
             "optimizer": optimizer.state_dict(),
-            "gradients": gradients,
-            "history": run.history.to_dict(),
-            "best_state": run.best_state,
+            "history": history.to_dict(),
+            "best_state": best_state,
         }
         save_tensors(content, self.checkpoint)
 
-    def _resume(self, run: _Run, data: Data) -> None:
+    def _load(self, data: Data) -> dict[str, Any]:
         assert self.checkpoint is not None
         content = load_tensors(self.checkpoint)
+        for name, value in self._settings().items():
+            if content["settings"][name] != value:
+                raise InvalidInputError(
+                    f"the checkpoint '{self.checkpoint}' was made with {name}={content['settings'][name]!r}, "
+                    f"not {value!r}; resume with the same settings or choose another file"
+                )
         self.model.load_state_dict(content["model"])
-        self.model.observe(data)
-        for conv, gradient in zip(self.model.layers, content["gradients"], strict=True):
-            conv.h.grad = gradient
-        run.history = History.from_dict(content["history"])
-        if run.history.monitor != self.monitor:
-            raise InvalidInputError(
-                f"the checkpoint '{self.checkpoint}' monitors '{run.history.monitor}', not '{self.monitor}'"
-            )
-        run.optimizer, run.best_state = content["optimizer"], content["best_state"]
+        if not self.model.is_fitted_on(data):
+            self.model.reset_parameters()
+            raise GraphMismatchError(f"the checkpoint '{self.checkpoint}' was made on another graph")
+        return content
 
     def __repr__(self) -> str:
         return f"Trainer(steps={self.steps}, lr={self.lr:g}, monitor={self.monitor!r}, init={self.init!r})"
-
-
-class _Run:
-    """The state of one fit."""
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-        self.best_state: dict[str, Tensor] = {}
-        self.optimizer: dict[str, Any] | None = None
 
 
 class _Masks(NamedTuple):
@@ -222,10 +253,12 @@ class _Masks(NamedTuple):
     unlabelled: Tensor
 
     @classmethod
-    def of(cls, data: Data, split: int | None) -> _Masks:
+    def of(cls, data: Data, split: int | None, num_classes: int) -> _Masks:
         if data.y is None:
             raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
-        y, n = data.y.view(-1), data.num_nodes
+        n = data.num_nodes
+        parse_labels(data.y, data.get("train_mask"), n, num_classes, split, warn=False)  # Before any work is done.
+        y = data.y.view(-1)
         known = y >= 0
 
         def pick(name: str, default: Tensor) -> Tensor:
