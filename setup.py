@@ -13,9 +13,12 @@ extras = {
     "datasets": ["ogb"],
     "sklearn": ["scikit-learn>=1.4"],
     "plot": ["matplotlib>=3.8"],
+    "tune": ["optuna"],
+    "docs": ["sphinx", "myst-parser"],
 }
 extras["test"] = ["pytest>=8", "ruff", "mypy", "build", *extras["sklearn"], *extras["plot"]]
-extras["all"] = sorted({requirement for requirements in extras.values() for requirement in requirements})
+# Without "sparse": a plain pip install cannot build its packages.
+extras["all"] = sorted({package for name, packages in extras.items() if name != "sparse" for package in packages})
 
 setup(
     name="torch_gckm",
