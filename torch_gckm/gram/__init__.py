@@ -2,6 +2,7 @@
 
 from torch_gckm.gram.dense import Dense, DenseGram
 from torch_gckm.gram.gram import Gram, GramFactory, ReadoutProblem, ReadoutSolution
+from torch_gckm.gram.low_rank import LowRank, LowRankGram
 from torch_gckm.gram.resolve import GramLike, as_gram, gram_from_config
 
 __all__ = [
@@ -10,6 +11,8 @@ __all__ = [
     "Gram",
     "GramFactory",
     "GramLike",
+    "LowRank",
+    "LowRankGram",
     "ReadoutProblem",
     "ReadoutSolution",
     "as_gram",

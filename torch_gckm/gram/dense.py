@@ -34,7 +34,9 @@ class Dense(GramFactory):
             raise InvalidInputError(f"'block_entries' must be positive, got {block_entries}")
         self.block_entries = block_entries
 
-    def __call__(self, kernel: Kernel, rows: Rows) -> DenseGram:
+    def __call__(
+        self, kernel: Kernel, rows: Rows, *, landmarks: Tensor | None = None, centred: bool = False, min_rank: int = 1
+    ) -> DenseGram:
         return DenseGram(kernel, rows, self.block_entries)
 
     def config(self) -> dict[str, Any]:
@@ -51,6 +53,9 @@ class DenseGram(Gram):
         super().__init__(kernel, rows)
         self.block_entries = block_entries
         self._matrix: Tensor | None = None
+
+    def describe(self) -> str:
+        return f"exact, {self.num_nodes} x {self.num_nodes}"
 
     def matmul(self, v: Tensor) -> Tensor:
         with torch.no_grad():

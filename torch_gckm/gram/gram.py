@@ -99,6 +99,15 @@ class Gram(ABC):
         r""":math:`\mathrm{diag}(K)`, ``[n]``; builds no matrix."""
         return self.kernel(self.rows, diag=True)
 
+    @property
+    def landmarks(self) -> Tensor | None:
+        """The nodes that stand for all others, or ``None`` where every node stands for itself."""
+        return None
+
+    @abstractmethod
+    def describe(self) -> str:
+        """What represents the matrix, in a few words."""
+
     @abstractmethod
     def matmul(self, v: Tensor) -> Tensor:
         r""":math:`K v`, ``[n, c]``, without gradients."""
@@ -140,7 +149,18 @@ class GramFactory(ABC):
     """How to represent a kernel matrix; called with a kernel and features, it makes a :class:`Gram`."""
 
     @abstractmethod
-    def __call__(self, kernel: Kernel, rows: Rows) -> Gram: ...
+    def __call__(
+        self, kernel: Kernel, rows: Rows, *, landmarks: Tensor | None = None, centred: bool = False, min_rank: int = 1
+    ) -> Gram:
+        """Represent the kernel matrix of some features.
+
+        Args:
+            kernel: The kernel function.
+            rows: The features.
+            landmarks: Nodes chosen before, to be used again; ``None`` or empty chooses anew.
+            centred: Whether only the centred matrix matters, as it does to a layer.
+            min_rank: The number of directions that will be asked for.
+        """
 
     @abstractmethod
     def config(self) -> dict[str, Any]:

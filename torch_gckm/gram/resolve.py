@@ -7,11 +7,12 @@ from typing import Any, Union
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.gram.dense import Dense
 from torch_gckm.gram.gram import GramFactory
+from torch_gckm.gram.low_rank import LowRank
 
 GramLike = Union[str, GramFactory]
 
-_BY_NAME: dict[str, type[Dense]] = {"auto": Dense, "dense": Dense}
-_BY_KIND: dict[str, type[Dense]] = {"Dense": Dense}
+_BY_NAME: dict[str, type[GramFactory]] = {"auto": Dense, "dense": Dense, "low_rank": LowRank}
+_BY_KIND: dict[str, type[GramFactory]] = {"Dense": Dense, "LowRank": LowRank}
 
 
 def as_gram(gram: GramLike) -> GramFactory:

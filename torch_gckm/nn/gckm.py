@@ -148,7 +148,8 @@ class GCKM(torch.nn.Module):
         self._require_init()
         if data.y is None:
             raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
-        scores: Tensor = self.readout(self._readout_views(data), data.y, data.get("train_mask"), split=split)
+        views, mask = self._readout_views(data), data.get("train_mask")
+        scores: Tensor = self.readout(views, data.y, mask, split=split, keep_landmarks=True)
         return scores
 
     def loss(self, data: Data) -> Tensor:

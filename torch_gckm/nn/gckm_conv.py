@@ -73,9 +73,10 @@ class GCKMConv(FittedModule):
     """
 
     stiefel_parameters = ("h",)
-    fitted_tensors = ("h", "eigenvalues")
+    fitted_tensors = ("h", "eigenvalues", "landmarks")
     eigenvalues: Tensor
     graph: Tensor
+    landmarks: Tensor
 
     def __init__(
         self,
@@ -104,6 +105,7 @@ class GCKMConv(FittedModule):
         self.gram = as_gram(gram)
         self.h = torch.nn.Parameter(torch.empty(0, out_channels))
         self.register_buffer("eigenvalues", torch.empty(0))
+        self.register_buffer("landmarks", torch.empty(0, dtype=torch.long))
         self.register_buffer("graph", torch.zeros(3, dtype=torch.long))
         self.support = Support()
         self._gram_cache: LastCall[Gram] = LastCall()
@@ -113,6 +115,7 @@ class GCKMConv(FittedModule):
     def reset_parameters(self) -> None:
         """Forget the fit. With a known ``num_nodes``, the embedding becomes a random orthonormal matrix."""
         self._store("eigenvalues", self.eigenvalues.new_empty(0))
+        self._store("landmarks", self.landmarks.new_empty(0))
         self._store("graph", torch.zeros_like(self.graph))
         self.support.set({})
         self._gram_cache.clear()
@@ -148,7 +151,9 @@ class GCKMConv(FittedModule):
         if self.num_nodes > 0 and x.size(0) != self.num_nodes:
             raise InvalidInputError(f"the layer was made for num_nodes={self.num_nodes}, got {x.size(0)} nodes")
         with torch.inference_mode(False), torch.no_grad():
-            gram = self._build(x, edge_index, edge_weight, fit_kernel=True)
+            rows = self._rows(x, edge_index, edge_weight)
+            self.kernel.fit(rows)
+            gram = self.gram(self.kernel, rows, centred=True, min_rank=2 * self.out_channels)
             if method == "kernel_pca":
                 values, h = self._kernel_pca(gram)
             elif method == "random":
@@ -159,6 +164,8 @@ class GCKMConv(FittedModule):
         self._store("h", h)
         self._store("eigenvalues", values)
         self._store("graph", torch.tensor(self._fingerprint(x, edge_index, edge_weight)))
+        marks = gram.landmarks
+        self._store("landmarks", self.landmarks.new_empty(0) if marks is None else marks)
         self._keep(gram, x)
         self._gram_cache.get(self._key(x, edge_index, edge_weight), lambda: gram)
         return self
@@ -215,7 +222,7 @@ class GCKMConv(FittedModule):
         """
         self._require_fit()
         self._check(x)
-        gram = self.gram(self.kernel, self.support.rows().to(torch.float64))
+        gram = self._gram_of(self.support.rows().to(torch.float64))
         centred = self.h.double() - self.h.double().mean(dim=0)
         product = gram.matmul(centred)
         spectrum = centred.t() @ product
@@ -264,13 +271,12 @@ class GCKMConv(FittedModule):
         self._keep(gram, x)
         return gram
 
-    def _build(
-        self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None, fit_kernel: bool = False
-    ) -> Gram:
-        rows = self._rows(x, edge_index, edge_weight)
-        if fit_kernel:
-            self.kernel.fit(rows)
-        return self.gram(self.kernel, rows)
+    def _build(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> Gram:
+        return self._gram_of(self._rows(x, edge_index, edge_weight))
+
+    def _gram_of(self, rows: Rows) -> Gram:
+        marks = self.landmarks if self.landmarks.numel() else None
+        return self.gram(self.kernel, rows, landmarks=marks, centred=True, min_rank=2 * self.out_channels)
 
     def _key(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> tuple[object, ...]:
         return (x, edge_index, edge_weight, self.h.dtype, *self.kernel.parameters(), *self.kernel.buffers())

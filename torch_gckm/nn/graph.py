@@ -94,5 +94,7 @@ def feature_fingerprint(x: Tensor) -> int:
     values: Any = x.detach()
     if values.layout != torch.strided:
         values = values.to_dense()
-    bits = values.float().contiguous().view(torch.int32).long().flatten()
-    return int(_mix(bits + _mix(torch.arange(bits.numel(), device=bits.device))).sum())
+    bits = values.float().contiguous().view(torch.int32)
+    weights = _mix(torch.arange(1, bits.size(1) + 1, device=bits.device)).int() | 1  # Odd: every bit counts.
+    per_row = (bits * weights).sum(dim=1)  # Wraps, a pass over the matrix and no more.
+    return int(_mix(per_row + _mix(torch.arange(per_row.numel(), device=bits.device))).sum())

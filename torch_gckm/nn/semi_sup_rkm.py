@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_gckm.cache import LastCall
 from torch_gckm.errors import InvalidInputError, InvalidLabelError, NotFittedError
-from torch_gckm.gram import GramLike, ReadoutProblem, ReadoutSolution, as_gram
+from torch_gckm.gram import Gram, GramLike, ReadoutProblem, ReadoutSolution, as_gram
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows
 from torch_gckm.nn.coding import CodeLike, class_codes, decode
 from torch_gckm.nn.fitted import FittedModule, Support
@@ -58,13 +59,14 @@ class SemiSupRKMReadout(FittedModule):
         scores: The scores of the last solve, ``[n, p]``.
     """
 
-    fitted_tensors = ("h", "alpha", "bias", "scores", "label_weight", "label_class")
+    fitted_tensors = ("h", "alpha", "bias", "scores", "label_weight", "label_class", "landmarks")
     alpha: Tensor
     bias: Tensor
     scores: Tensor
     codes: Tensor
     label_weight: Tensor
     label_class: Tensor
+    landmarks: Tensor
 
     def __init__(
         self,
@@ -95,7 +97,9 @@ class SemiSupRKMReadout(FittedModule):
         self.register_buffer("scores", torch.empty(0, width))
         self.register_buffer("label_weight", torch.empty(0))
         self.register_buffer("label_class", torch.empty(0, dtype=torch.long))
+        self.register_buffer("landmarks", torch.empty(0, dtype=torch.long))
         self.support = Support()
+        self._gram_cache: LastCall[Gram] = LastCall()
         self._solution: ReadoutSolution | None = None
 
     def reset_parameters(self) -> None:
@@ -104,6 +108,7 @@ class SemiSupRKMReadout(FittedModule):
             tensor = getattr(self, name)
             self._store(name, tensor.new_empty((0, *tensor.shape[1:])))
         self.support.set({})
+        self._gram_cache.clear()
         self._solution = None
 
     @property
@@ -112,7 +117,13 @@ class SemiSupRKMReadout(FittedModule):
         return not self.support.is_empty
 
     def forward(
-        self, h: FeaturesLike, y: Tensor, train_mask: Tensor | None = None, *, split: int | None = None
+        self,
+        h: FeaturesLike,
+        y: Tensor,
+        train_mask: Tensor | None = None,
+        *,
+        split: int | None = None,
+        keep_landmarks: bool = False,
     ) -> Tensor:
         """Solve for the scores of all nodes.
 
@@ -122,13 +133,21 @@ class SemiSupRKMReadout(FittedModule):
             train_mask: Which labels to use: boolean, node indices, or non-negative
                 weights. ``None`` uses every ``y >= 0``.
             split: The column to use of a mask ``[n, splits]``.
+            keep_landmarks: Use the landmarks of the last solve again, if the kernel matrix has any.
         """
         rows = self._checked(h)
         labels = parse_labels(y.to(rows.device), train_mask, rows.num_rows, self.out_channels, split)
         self._solution = None  # Its arrays are large: free them before making new ones.
+        self._gram_cache.clear()
         self.kernel.fit(rows)
         problem = self._problem(labels.weight, labels.classes)
-        solution = self.gram(self.kernel, rows).solve_readout(problem)
+        if not (keep_landmarks and self.label_class.numel() == rows.num_rows):
+            self._store("landmarks", self.landmarks.new_empty(0))
+        tracked = rows.requires_grad or self.kernel.is_learned
+        gram = self._gram_of(rows) if tracked else self._constant_gram(rows)
+        solution = gram.solve_readout(problem)
+        marks = gram.landmarks
+        self._store("landmarks", self.landmarks.new_empty(0) if marks is None else marks)
         self._store("label_weight", labels.weight)
         self._store("label_class", labels.classes)
         self._store("alpha", solution.alpha)
@@ -155,7 +174,7 @@ class SemiSupRKMReadout(FittedModule):
         rows = self._checked(h)
         if rows.num_rows != self.h.size(0):
             raise InvalidInputError(f"the readout was fitted on {self.h.size(0)} nodes, got {rows.num_rows}")
-        gram = self.gram(self.kernel, rows)
+        constant = self._constant_gram(rows)
         duals = self.h.to(rows.dtype)
         undefined = ~duals.isfinite().all(dim=1)
         if bool(undefined.any()):
@@ -165,10 +184,10 @@ class SemiSupRKMReadout(FittedModule):
             )
         with torch.no_grad():
             problem = self._problem(self.label_weight, self.label_class)
-            degrees = gram.degrees()
+            degrees = constant.degrees()
             r = problem.r(degrees)
             alpha = r.unsqueeze(1) * duals
-            product = gram.matmul(alpha)
+            product = constant.matmul(alpha)
             sq_norm = duals.square().sum(dim=1)
             value = (r * sq_norm).sum() / 2 - (problem.labels(duals.dtype) * duals).sum()
             value -= (alpha * product).sum() / (2 * self.eta)
@@ -177,7 +196,7 @@ class SemiSupRKMReadout(FittedModule):
         # One bilinear form in K carries the whole gradient: -a'(dK)a/(2 eta) and the slope times d(K1).
         left = torch.cat([alpha / (-2 * self.eta), slope_degree.unsqueeze(1)], dim=1)
         right = torch.cat([alpha, torch.ones_like(slope_degree).unsqueeze(1)], dim=1)
-        carrier = gram.bilinear(left, right)
+        carrier = self._gram_of(rows).bilinear(left, right)
         return value + (carrier - carrier.detach())
 
     def leave_out(self, groups: Sequence[Tensor | Sequence[int]] | None = None) -> Tensor | list[Tensor]:
@@ -238,7 +257,7 @@ class SemiSupRKMReadout(FittedModule):
         """Scores of new nodes from their features, ``[n_new, p]``."""
         self._require_fit()
         rows = self._checked(h)
-        gram = self.gram(self.kernel, self.support.rows().to(torch.float64))
+        gram = self._gram_of(self.support.rows().to(torch.float64))
         scores = gram.cross_matmul(rows.to(torch.float64), self.alpha.double()) / self.eta + self.bias.double()
         return scores.to(self.h.dtype)
 
@@ -261,6 +280,15 @@ class SemiSupRKMReadout(FittedModule):
             raise NotFittedError("leave-out scores need the factors of a solve; call readout(h, y, train_mask) first")
         return self._solution
 
+    def _gram_of(self, rows: Rows) -> Gram:
+        return self.gram(self.kernel, rows, landmarks=self.landmarks if self.landmarks.numel() else None)
+
+    def _constant_gram(self, rows: Rows) -> Gram:
+        """The kernel matrix without gradients; kept, because the loss asks for it right after a solve."""
+        key = (*rows.tensors(self.kernel.views).values(), *self.kernel.parameters(), *self.kernel.buffers())
+        with torch.no_grad():
+            return self._gram_cache.get(key, lambda: self._gram_of(rows.detach()))
+
     def _problem(self, weight: Tensor, classes: Tensor) -> ReadoutProblem:
         codes = self.codes[classes.clamp(min=0)]
         return ReadoutProblem(weight, codes, self.eta, self.lambda1, self.lambda2)
@@ -281,6 +309,7 @@ class SemiSupRKMReadout(FittedModule):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         self._solution = None  # It belongs to the state that is replaced.
+        self._gram_cache.clear()
         super()._load_from_state_dict(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,0 +1,131 @@
+r"""The readout's linear system with a low-rank kernel matrix."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from torch_gckm.errors import GCKMWarning, SingularReadoutError
+from torch_gckm.gram.dense_readout import check_degrees
+from torch_gckm.gram.gram import ReadoutProblem, ReadoutSolution
+from torch_gckm.numerics import one_norm_estimate
+
+_SMALLEST_RCOND = 1e-14
+_DEGREE_FLOOR = 1e-6
+_BLOCK_ENTRIES = 2**24
+
+
+class LowRankReadout(ReadoutSolution):
+    r"""The Woodbury form of the readout for :math:`K = F F' + \mathrm{diag}(\delta)`.
+
+    With :math:`f = F F'1`, degrees :math:`d = f + \delta`, :math:`t = 1 / (1 - r \delta / \eta)`,
+    :math:`\tilde r = t r`, :math:`\hat F = [F, 1]` and :math:`J = \mathrm{diag}(\eta, \dots, \eta, 0)`:
+
+    .. math::
+        M = J - \hat F' \mathrm{diag}(\tilde r) \hat F, \qquad
+        w = M^{-1} \hat F' (t \circ S), \qquad
+        E = t \circ (\hat F w + \delta \circ S / \eta)
+
+    One system of order :math:`m + 1`, in double precision.
+
+    Args:
+        panel: The factor :math:`F`, ``[n, m]``.
+        residual: The diagonal correction :math:`\delta`, ``[n]``.
+        problem: Labels and hyperparameters.
+    """
+
+    def __init__(self, panel: Tensor, residual: Tensor, problem: ReadoutProblem) -> None:
+        eta, lambda1 = problem.eta, problem.lambda1
+        self.problem = problem
+        self._panel, residual = panel, residual.double()
+        low = _times(panel, panel.sum(dim=0, dtype=torch.float64).unsqueeze(1)).squeeze(1)
+        degrees = low + residual
+        check_degrees(degrees)
+        self.r = problem.r(degrees)
+        weight = problem.weight.double()
+        # For unlabelled nodes t is a quotient of small differences; this form has none.
+        thin = low < _DEGREE_FLOOR * degrees
+        if bool(thin.any()) and abs(eta * lambda1 - 1.0) < _DEGREE_FLOOR:
+            warnings.warn(
+                f"the kernel joins {int(thin.sum())} nodes to no other (first: node {int(thin.nonzero()[0])}); "
+                "their scores are not determined: widen the bandwidth or raise the rank",
+                GCKMWarning,
+                stacklevel=2,
+            )
+        low = torch.maximum(low, _DEGREE_FLOOR * degrees)
+        free = 1.0 / (lambda1 * low + (lambda1 - 1.0 / eta) * residual)
+        labelled = weight > 0
+        self._t = torch.where(labelled, 1.0 / (1.0 - self.r * residual / eta), lambda1 * (low + residual) * free)
+        self._rt = torch.where(labelled, self._t * self.r, free)
+        self._residual = residual
+
+        system = -_weighted_gram(panel, self._rt)
+        order = system.size(0)
+        system = system + torch.diag(torch.full((order,), eta, dtype=system.dtype, device=system.device))
+        corner = torch.zeros_like(system)
+        corner[-1, -1] = eta
+        self._system = system - corner
+        self._check(self._system.detach())
+        labels = problem.labels(torch.float64)
+        index = labelled.nonzero().squeeze(1)
+        rows = self._rows(index)
+        solution = torch.linalg.solve(self._system, rows.t() @ (self._t[index].unsqueeze(1) * labels[index]))
+        self.bias = solution[-1]
+        hidden = _times(panel, solution[:-1]) + self.bias
+        self.scores = self._t.unsqueeze(1) * (hidden + residual.unsqueeze(1) * labels / eta)
+        self.alpha = self.r.unsqueeze(1) * self.scores + labels
+
+    def response(self, index: Tensor) -> Tensor:
+        rows = self._t[index].unsqueeze(1) * self._rows(index)
+        block = rows @ torch.linalg.solve(self._system, rows.t())
+        return block + torch.diag(self._t[index] * self._residual[index] / self.problem.eta)
+
+    def _rows(self, index: Tensor) -> Tensor:
+        return torch.nn.functional.pad(self._panel[index].double(), (0, 1), value=1.0)
+
+    def _check(self, system: Tensor) -> None:
+        factors, pivots, info = torch.linalg.lu_factor_ex(system)
+        if int(info) == 0:
+            inverse_norm = one_norm_estimate(
+                lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1)).squeeze(1),
+                lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1), adjoint=True).squeeze(1),
+                like=system,
+            )
+            if float(inverse_norm * torch.linalg.matrix_norm(system, ord=1)) < 1.0 / _SMALLEST_RCOND:
+                return
+        raise SingularReadoutError(
+            f"the readout's linear system is singular at eta = {self.problem.eta:g}, lambda1 = "
+            f"{self.problem.lambda1:g}, lambda2 = {self.problem.lambda2:g}: groups of nodes may be joined to no label "
+            "by the kernel; widen its bandwidth, or move eta * lambda1 away from 1"
+        )
+
+
+def _weighted_gram(panel: Tensor, weight: Tensor) -> Tensor:
+    r""":math:`\hat F' \mathrm{diag}(w) \hat F` with a column of ones added to the panel, in double precision."""
+    if panel.requires_grad:
+        wide = torch.nn.functional.pad(panel.double(), (0, 1), value=1.0)
+        return wide.t() @ (weight.unsqueeze(1) * wide)
+    order = panel.size(1)
+    total = torch.zeros(order + 1, order + 1, dtype=torch.float64, device=panel.device)
+    for block in _blocks(panel):
+        part = panel[block].double()
+        scaled = weight[block].unsqueeze(1) * part
+        total[:-1, :-1] += part.t() @ scaled
+        total[-1, :-1] += scaled.sum(dim=0)
+    total[:-1, -1] = total[-1, :-1]
+    total[-1, -1] = weight.sum()
+    return total
+
+
+def _times(panel: Tensor, v: Tensor) -> Tensor:
+    """``panel @ v`` in double precision, in blocks."""
+    if panel.requires_grad:
+        return panel.double() @ v
+    return torch.cat([panel[block].double() @ v for block in _blocks(panel)])
+
+
+def _blocks(panel: Tensor) -> list[slice]:
+    step = max(1, _BLOCK_ENTRIES // max(panel.size(1), 1))
+    return [slice(start, start + step) for start in range(0, panel.size(0), step)]
