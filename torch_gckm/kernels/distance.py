@@ -21,9 +21,12 @@ def squared_distance(a: Features, b: Features) -> Tensor:
     ``sqrt(eps)``. Features far from the origin are moved there first, since
     large norms would swallow small distances.
     """
-    same, offset = a.shared_entries(b), b.offset()
+    same = a.shared_entries(b)
+    offset = (a if a.num_rows >= b.num_rows else b).offset()
     if offset is not None:
-        a, b = a.shifted(offset), b.shifted(offset)
+        near_a, near_b = a.shifted(offset), b.shifted(offset)
+        if near_a is not None and near_b is not None:
+            a, b = near_a, near_b
     distance = a.dot(b).mul_(-2.0).add_(a.sq_norm().unsqueeze(1)).add_(b.sq_norm())
     if same is not None:
         distance[same] = 0.0

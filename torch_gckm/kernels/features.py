@@ -62,7 +62,7 @@ class Rows(ABC):
 
     def tensors(self, names: Iterable[str]) -> dict[str, Tensor]:
         """The named views as plain tensors, to be stored."""
-        return {name: self.view(name).dense() for name in names}
+        return {name: self.view(name).stored() for name in names}
 
 
 class Features(Rows):
@@ -98,13 +98,21 @@ class Features(Rows):
     def dense(self) -> Tensor:
         """The rows as a plain matrix, for kernels that need the entries."""
 
+    def stored(self) -> Tensor:
+        """The rows as a tensor that :func:`as_rows` turns into such features again."""
+        return self.dense()
+
+    def entries_from(self, source: Features) -> tuple[Tensor, Tensor] | None:
+        """If these are rows of ``source``, the positions ``(number there, number here)`` of each."""
+        return None
+
     def offset(self) -> Tensor | None:
         """A row to measure distances from where the features lie far from the origin, else ``None``."""
         return None
 
-    def shifted(self, offset: Tensor) -> Features:
-        """The rows minus ``offset``; only asked for where :meth:`offset` gives one."""
-        raise NotImplementedError
+    def shifted(self, offset: Tensor) -> Features | None:
+        """The rows minus ``offset``, or ``None`` if the form of storage does not allow it."""
+        return None
 
     @abstractmethod
     def shared_entries(self, other: Features) -> tuple[Tensor, Tensor] | None:
@@ -119,7 +127,7 @@ class Features(Rows):
 class DenseFeatures(Features):
     """Features held as a strided matrix."""
 
-    def __init__(self, x: Tensor, origin: tuple[Tensor, Index] | None = None) -> None:
+    def __init__(self, x: Tensor, origin: tuple[Features, Index] | None = None) -> None:
         if x.dim() != 2:
             raise InvalidInputError(f"features must be a matrix [num_nodes, channels], got shape {tuple(x.shape)}")
         if not x.is_floating_point():
@@ -144,7 +152,7 @@ class DenseFeatures(Features):
         return self.x.square().sum(dim=1)
 
     def rows(self, index: Index) -> DenseFeatures:
-        return DenseFeatures(self.x[index], origin=(self.x, index))
+        return DenseFeatures(self.x[index], origin=(self, index))
 
     def mean(self) -> Tensor:
         return self.x.mean(dim=0)
@@ -171,23 +179,23 @@ class DenseFeatures(Features):
         return self.x
 
     def shared_entries(self, other: Features) -> tuple[Tensor, Tensor] | None:
-        if not isinstance(other, DenseFeatures):
-            return None
-        if other.x is self.x:
+        if isinstance(other, DenseFeatures) and other.x is self.x:
             every = torch.arange(self.num_rows, device=self.device)
             return every, every
-        if self._origin is not None and self._origin[0] is other.x:
-            return torch.arange(self.num_rows, device=self.device), self._numbers()
-        if other._origin is not None and other._origin[0] is self.x:
-            return other._numbers(), torch.arange(other.num_rows, device=self.device)
-        return None
+        found = self.entries_from(other)
+        return other.entries_from(self) if found is None else found[::-1]
 
-    def _numbers(self) -> Tensor:
-        """The row numbers of these rows in the matrix that they were taken from."""
-        assert self._origin is not None
+    def entries_from(self, source: Features) -> tuple[Tensor, Tensor] | None:
+        if self._origin is None:
+            return None
         parent, index = self._origin
-        numbers = torch.arange(parent.size(0), device=parent.device)
-        return numbers[index]
+        same = parent is source or (
+            isinstance(parent, DenseFeatures) and isinstance(source, DenseFeatures) and parent.x is source.x
+        )
+        if not same:
+            return None
+        numbers = torch.arange(parent.num_rows, device=self.device)[index]
+        return numbers, torch.arange(self.num_rows, device=self.device)
 
 
 class Views(Rows):
@@ -200,7 +208,7 @@ class Views(Rows):
     def __init__(self, views: Mapping[str, Tensor | Features]) -> None:
         if not views:
             raise InvalidInputError("at least one view is needed")
-        self.views = {name: x if isinstance(x, Features) else DenseFeatures(x) for name, x in views.items()}
+        self.views = {name: x if isinstance(x, Features) else features_of(x) for name, x in views.items()}
         counts = {name: x.num_rows for name, x in self.views.items()}
         if len(set(counts.values())) > 1:
             raise InvalidInputError(f"views must have the same number of rows, got {counts}")
@@ -226,8 +234,17 @@ class Views(Rows):
         return self.views[name]
 
 
+def features_of(x: Tensor) -> Features:
+    """A feature matrix as features, in the form that suits its layout."""
+    if x.layout == torch.strided:
+        return DenseFeatures(x)
+    from torch_gckm.kernels.sparse import SparseFeatures, to_csr  # It builds on this module.
+
+    return SparseFeatures(to_csr(x))
+
+
 def as_rows(x: FeaturesLike) -> Rows:
     """Wrap a tensor (the view ``"h"``) or a mapping of named views; features pass through."""
     if isinstance(x, Rows):
         return x
-    return DenseFeatures(x) if isinstance(x, Tensor) else Views(x)
+    return features_of(x) if isinstance(x, Tensor) else Views(x)

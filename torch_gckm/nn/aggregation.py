@@ -13,10 +13,12 @@ from torch_geometric.utils import add_remaining_self_loops, coalesce, scatter, t
 
 from torch_gckm.cache import LastCall
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.kernels import DenseFeatures, Features, SparseFeatures, to_csr
 from torch_gckm.nn.graph import Adjacency, canonical_edges
 
 Direction = Literal["in", "out", "both"]
 AggregationLike = Union[str, torch.nn.Module]
+SPARSE_BELOW = 0.03  # The share of nonzero features below which sparse products are faster.
 _KINDS = ("gcn", "sum", "mean", "none")
 
 
@@ -65,6 +67,7 @@ class Aggregation(MessagePassing):  # type: ignore[misc]
             raise InvalidInputError(f"'hops' must be a positive integer, got {hops!r}")
         self.kind, self.hops, self.direction = kind, int(hops), direction
         self._cache: LastCall[_Propagator] = LastCall()
+        self._sparse_cache: LastCall[Tensor] = LastCall()
 
     def forward(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
         """Aggregate ``hops`` times."""
@@ -77,11 +80,30 @@ class Aggregation(MessagePassing):  # type: ignore[misc]
                 # propagate_type: (x: Tensor, edge_weight: OptTensor, adj: OptTensor)
                 x = self.propagate(edges, x=x, edge_weight=weight, adj=None, size=(x.size(0), x.size(0)))
             return x
-        inputs = (edge_index, edge_weight, x.size(0), x.dtype, x.device)
-        propagator = self._cache.get(inputs, lambda: _build(*self.normalize(edge_index, edge_weight, x), x.size(0)))
+        propagator = self._propagator(x, edge_index, edge_weight)
         for _ in range(self.hops):
             x = self.propagate(propagator.adj_t, x=x, edge_weight=None, adj=propagator.adj)
         return x
+
+    def features(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Features:
+        """The aggregated features as a kernel sees them; sparse ones are aggregated without being densified."""
+        if x.layout == torch.strided and not self._is_better_sparse(x):
+            return DenseFeatures(self(x, edge_index, edge_weight))
+        sparse = self._sparse_cache.get((x,), lambda: to_csr(x))
+        if self.kind == "none":
+            return SparseFeatures(sparse)
+        like = torch.empty(x.size(0), 0, dtype=x.dtype)
+        return SparseFeatures(sparse, self._propagator(like, edge_index, edge_weight).adj_t, self.hops)
+
+    @staticmethod
+    def _is_better_sparse(x: Tensor) -> bool:
+        if x.requires_grad or x.device.type != "cpu" or x.numel() < 2**20:
+            return False
+        return int(torch.count_nonzero(x)) < SPARSE_BELOW * x.numel()
+
+    def _propagator(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> _Propagator:
+        inputs = (edge_index, edge_weight, x.size(0), x.dtype, x.device)
+        return self._cache.get(inputs, lambda: _build(*self.normalize(edge_index, edge_weight, x), x.size(0)))
 
     def normalize(self, edge_index: Adjacency | None, edge_weight: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
         """Edges with self-loops ``[2, E']``, oriented towards the listening node, and their weights ``[E']``."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_gckm.kernels import DenseFeatures, Rows, Views
+from torch_gckm.kernels import Rows, as_rows
 
 
 class FittedModule(torch.nn.Module):
@@ -56,7 +56,7 @@ class Support(torch.nn.Module):
     def rows(self) -> Rows:
         """The stored views as features."""
         views = {name.removeprefix(self.prefix): b for name, b in self._buffers.items() if b is not None}
-        return DenseFeatures(views["h"]) if set(views) == {"h"} else Views(views)
+        return as_rows(views["h"] if set(views) == {"h"} else views)
 
     @property
     def is_empty(self) -> bool:

@@ -15,7 +15,7 @@ from torch_gckm.cache import LastCall
 from torch_gckm.errors import InvalidInputError, NotFittedError, ZeroRowWarning
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
-from torch_gckm.kernels import KernelLike, as_kernel
+from torch_gckm.kernels import KernelLike, as_kernel, as_rows, to_csr
 from torch_gckm.nn.aggregation import AggregationLike, Direction, as_aggregation
 from torch_gckm.nn.coding import CodeLike, class_similarity, decode
 from torch_gckm.nn.gckm_conv import GCKMConv
@@ -261,7 +261,7 @@ class GCKM(torch.nn.Module):
     def _prepare(self, x: Tensor) -> Tensor:
         if self.normalize is None:
             return x
-        norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+        norm = as_rows(x).view("h").sq_norm().sqrt().unsqueeze(1)
         zero = norm == 0
         if bool(zero.any()):
             warnings.warn(
@@ -270,7 +270,8 @@ class GCKM(torch.nn.Module):
                 ZeroRowWarning,
                 stacklevel=2,
             )
-        return x / norm.masked_fill(zero, 1.0)
+        inverse = norm.masked_fill(zero, 1.0).reciprocal()
+        return x * inverse if x.layout == torch.strided else _scale_rows(x, inverse.squeeze(1))
 
     def _fingerprint(self, data: Data) -> tuple[int, ...]:
         x, edge_index, edge_weight = graph_of(data)
@@ -287,6 +288,12 @@ class GCKM(torch.nn.Module):
     def _require_fit(self) -> None:
         if not self.is_fitted:
             raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
+
+
+def _scale_rows(x: Tensor, scale: Tensor) -> Tensor:
+    x = to_csr(x).clone()
+    x.values().mul_(torch.repeat_interleave(scale, x.crow_indices().diff()))
+    return x
 
 
 def _shared_aggregations(

@@ -18,7 +18,7 @@ from torch_gckm.errors import (
     NotFittedError,
 )
 from torch_gckm.gram import Gram, GramLike, as_gram
-from torch_gckm.kernels import KernelLike, Rows, Views, as_kernel, as_rows
+from torch_gckm.kernels import DenseFeatures, KernelLike, Rows, Views, as_kernel
 from torch_gckm.manifold import random_stiefel
 from torch_gckm.nn.aggregation import Aggregation, AggregationLike, Direction, as_aggregation
 from torch_gckm.nn.fitted import FittedModule, Support
@@ -288,8 +288,11 @@ class GCKMConv(FittedModule):
 
     def _rows(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> Rows:
         x = x.to(self.h.dtype)
-        aggregated: Tensor = self.aggregation(x, edge_index, edge_weight)
-        return Views({"h": aggregated, "x": x}) if "x" in self.kernel.views else as_rows(aggregated)
+        if isinstance(self.aggregation, Aggregation):
+            aggregated = self.aggregation.features(x, edge_index, edge_weight)
+        else:
+            aggregated = DenseFeatures(self.aggregation(x, edge_index, edge_weight))
+        return Views({"h": aggregated, "x": x}) if "x" in self.kernel.views else aggregated
 
     def _fingerprint(
         self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None

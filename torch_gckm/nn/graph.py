@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Union
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import is_sparse, to_edge_index
 
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.kernels import to_csr
 from torch_gckm.numerics import check_finite
 
 Adjacency = Union[Tensor, SparseTensor]
@@ -91,10 +92,17 @@ def graph_fingerprint(
 
 def feature_fingerprint(x: Tensor) -> int:
     """A hash of a feature matrix that depends on the place of every entry."""
-    values: Any = x.detach()
-    if values.layout != torch.strided:
-        values = values.to_dense()
-    bits = values.float().contiguous().view(torch.int32)
-    weights = _mix(torch.arange(1, bits.size(1) + 1, device=bits.device)).int() | 1  # Odd: every bit counts.
-    per_row = (bits * weights).sum(dim=1)  # Wraps, a pass over the matrix and no more.
-    return int(_mix(per_row + _mix(torch.arange(per_row.numel(), device=bits.device))).sum())
+    x = x.detach()
+    weights = _mix(torch.arange(1, x.size(1) + 1, device=x.device)).int() | 1  # Odd: every bit counts.
+    if x.layout == torch.strided:
+        per_row = (_bits(x) * weights).sum(dim=1, dtype=torch.int32)  # Wraps; integers of this size are quick.
+    else:
+        sparse = to_csr(x)
+        row = torch.repeat_interleave(sparse.crow_indices().diff())
+        products = _bits(sparse.values()) * weights[sparse.col_indices()]
+        per_row = torch.zeros(x.size(0), dtype=torch.int32, device=x.device).index_add(0, row, products)
+    return int(_mix(per_row + _mix(torch.arange(per_row.numel(), device=x.device))).sum())
+
+
+def _bits(values: Tensor) -> Tensor:
+    return values.float().contiguous().view(torch.int32)
