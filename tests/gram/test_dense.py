@@ -142,7 +142,7 @@ def test_a_constant_matrix_is_evaluated_once():
 
 
 def test_names_and_configuration():
-    assert isinstance(as_gram("auto"), Dense)
+    assert isinstance(as_gram("dense"), Dense)
     gram = Dense(block_entries=77)
     assert as_gram(gram) is gram
     assert gram_from_config(gram.config()).block_entries == 77

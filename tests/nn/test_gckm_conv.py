@@ -349,5 +349,5 @@ def test_bad_input(graph):
 def test_repr(conv):
     assert repr(conv) == (
         "GCKMConv(8, 5, kernel=RBF(sigma2=2), aggregation=Aggregation('gcn', hops=1, direction='in'), "
-        "eta=1.7, gram=Dense())"
+        "eta=1.7, gram=Auto())"
     )

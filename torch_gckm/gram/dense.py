@@ -54,6 +54,9 @@ class DenseGram(Gram):
         self.block_entries = block_entries
         self._matrix: Tensor | None = None
 
+    def tracking(self, rows: Rows) -> DenseGram:
+        return DenseGram(self.kernel, rows, self.block_entries)
+
     def describe(self) -> str:
         return f"exact, {self.num_nodes} x {self.num_nodes}"
 

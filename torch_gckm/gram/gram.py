@@ -105,6 +105,10 @@ class Gram(ABC):
         return None
 
     @abstractmethod
+    def tracking(self, rows: Rows) -> Gram:
+        """The same matrix as a function of ``rows``, which hold the same values and may carry gradients."""
+
+    @abstractmethod
     def describe(self) -> str:
         """What represents the matrix, in a few words."""
 

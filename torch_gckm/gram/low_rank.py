@@ -28,14 +28,14 @@ class LowRank(GramFactory):
     :math:`n \times n` exists.
 
     Args:
-        max_rank: The largest number of columns ``m``.
-        tol: Stop when what is left of the trace is below this share of it. For layers, which
-            centre the matrix, the share of the centred trace.
+        max_rank: The largest number of columns ``m``; a layer takes at least twice as many as it has channels.
+        tol: Stop when what is left of the trace is below this share of the centred matrix's trace.
+            (Wide kernels are almost constant: a share of the plain trace would be reached by one column.)
         block_size: The largest number of columns to choose at a time.
         seed: The same seed chooses the same columns.
     """
 
-    def __init__(self, max_rank: int = 1024, tol: float = 0.01, block_size: int = 128, seed: int = 0) -> None:
+    def __init__(self, max_rank: int = 512, tol: float = 0.02, block_size: int = 128, seed: int = 0) -> None:
         if max_rank < 1 or block_size < 1 or not 0.0 <= tol < 1.0:
             raise InvalidInputError("LowRank needs positive 'max_rank' and 'block_size', and 'tol' in [0, 1)")
         self.max_rank, self.tol, self.block_size, self.seed = max_rank, tol, block_size, seed
@@ -82,10 +82,13 @@ class LowRankGram(Gram):
             self._landmarks = self.factor().landmarks
         return self._landmarks
 
+    def tracking(self, rows: Rows) -> LowRankGram:
+        gram = LowRankGram(self.options, self.kernel, rows, self.landmarks, self.centred, self.min_rank)
+        gram._factor, gram._root = self._factor, self._root
+        return gram
+
     def describe(self) -> str:
-        factor = self._factor
-        error = "" if factor is None else f", error={factor.error:.2g}"
-        return f"low rank {self.landmarks.numel()} of {self.num_nodes}{error}"
+        return f"rank {self.landmarks.numel()} of {self.num_nodes}, error {self.factor().error:.2g}"
 
     def factor(self) -> Factor:
         """The factor :math:`F` (centred for a layer) and the residual; without gradients."""
@@ -96,16 +99,11 @@ class LowRankGram(Gram):
 
     def matmul(self, v: Tensor) -> Tensor:
         with torch.no_grad():
+            if not self.centred:
+                panel, residual = self.factor().panel, self.factor().residual
+                return panel @ (panel.t() @ v) + residual.to(v.dtype).unsqueeze(1) * v
             weights = self._solve(self._project(v)).to(v.dtype)
-            product = torch.cat([self._columns(block) @ weights for block in self._blocks()])
-            return product if self.centred else product + self.factor().residual.to(v.dtype).unsqueeze(1) * v
-
-    def degrees(self) -> Tensor:
-        if self.centred:
-            return super().degrees()
-        factor = self.factor()
-        low = factor.panel @ factor.panel.sum(dim=0)
-        return low + factor.residual.to(low.dtype)
+            return torch.cat([self._columns(block) @ weights for block in self._blocks()])
 
     def centred_quadratic(self, h: Tensor) -> Tensor:
         if not (self.is_constant and self.centred):

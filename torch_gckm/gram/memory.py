@@ -23,5 +23,5 @@ def require_memory(num_bytes: int, what: str, device: torch.device) -> None:
     if num_bytes > _SAFE_FRACTION * available:
         raise OutOfMemoryError(
             f"{what} needs about {num_bytes / 1e9:.1f} GB, but only {available / 1e9:.1f} GB are available; "
-            "fit on fewer nodes and extend with transform"
+            "use gram=LowRank(max_rank=...), or fit on fewer nodes and extend with transform"
         )

@@ -66,7 +66,7 @@ def pivoted_cholesky(
     generator = np.random.default_rng(seed)
     residual = kernel(rows, diag=True).double().cpu()
     diagonal, trace = residual.clone(), float(residual.sum())
-    floor = residual * (4 * torch.finfo(rows.dtype).eps)
+    floor = torch.zeros_like(residual)
     # Columns of F are stored as rows, so that a rank below max_rank does not touch the rest of the memory.
     columns = torch.empty(max_rank, size, dtype=rows.dtype, device=rows.device)
     landmarks = torch.empty(max_rank, dtype=torch.long)
@@ -74,9 +74,8 @@ def pivoted_cholesky(
     precise: Rows | None = None
     mean_energy, rank = 0.0, 0
     while rank < max_rank:
-        scale = trace - mean_energy if centred else trace
         left = float(residual.sum())
-        if left <= 1e-14 * trace or (rank >= min_rank and left <= tol * scale):
+        if left <= 1e-14 * trace or (rank >= min_rank and left <= tol * (trace - mean_energy)):
             break
         count = 1 if rank == 0 else min(block_size, max(8, rank), max_rank - rank)
         proposals = _propose(residual, count, generator)
@@ -87,8 +86,12 @@ def pivoted_cholesky(
             column = kernel(precise, precise.rows(chosen.to(rows.device))).squeeze(1)
             first = column / column[chosen].sqrt()
             block = first.unsqueeze(1)
-            if rows.dtype == torch.float64 or float((diagonal - first.cpu().square()).sum()) > _WIDE * trace:
+            left_of_it = diagonal - first.cpu().square()
+            if rows.dtype == torch.float64 or float(left_of_it.sum()) > _WIDE * trace:
                 precise = None
+            # What rounding leaves of a row that is explained completely.
+            rounded = diagonal if precise is None else left_of_it
+            floor = 64 * torch.finfo(torch.float64).eps * diagonal + 16 * torch.finfo(rows.dtype).eps * rounded
         else:
             assert first is not None
             if precise is None:
@@ -110,7 +113,7 @@ def pivoted_cholesky(
         assert first is not None
         columns[0] = (first - first.mean()).to(columns.dtype)
         columns[1:rank] -= columns[1:rank].mean(dim=1, keepdim=True)
-    scale = trace - mean_energy if centred else trace
+    scale = trace - mean_energy
     error = float(residual.sum()) / scale if scale > 0 else 0.0
     return Factor(landmarks[:rank].to(rows.device), columns[:rank].t(), residual.to(rows.device), error)
 
@@ -143,11 +146,10 @@ def _inverse_root(block: Tensor) -> Tensor:
     """The matrix that turns residual columns into columns of the factor: the inverse transpose of a Cholesky root."""
     wide = block.double()
     wide = (wide + wide.t()) / 2
-    jitter = 1e-12 * wide.diagonal().abs().max()
-    for _ in range(6):
-        root, info = torch.linalg.cholesky_ex(wide + jitter * torch.eye(wide.size(0), dtype=wide.dtype))
+    eye = torch.eye(wide.size(0), dtype=wide.dtype, device=wide.device)
+    largest = wide.diagonal().abs().max()
+    for jitter in (0.0, 1e-12, 1e-9, 1e-6, 1e-3):  # Rounding may leave the block a little indefinite.
+        root, info = torch.linalg.cholesky_ex(wide + jitter * largest * eye)
         if int(info) == 0:
             break
-        jitter = jitter * 100
-    eye = torch.eye(wide.size(0), dtype=wide.dtype)
     return torch.linalg.solve_triangular(root, eye, upper=False).t()

@@ -156,7 +156,7 @@ class GCKM(torch.nn.Module):
         r"""The objective :math:`J = \sum_l \gamma_l J_l / n`, differentiable in the embeddings."""
         self._require_init()
         h, edge_index, edge_weight = self._inputs(data)
-        total = h.new_zeros(())
+        total = torch.zeros((), dtype=h.dtype, device=h.device)
         for weight, conv in zip(self.loss_weights, self.layers, strict=False):
             total = total + weight * conv.loss(h, edge_index, edge_weight)
             h = conv.h

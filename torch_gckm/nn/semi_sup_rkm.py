@@ -196,7 +196,7 @@ class SemiSupRKMReadout(FittedModule):
         # One bilinear form in K carries the whole gradient: -a'(dK)a/(2 eta) and the slope times d(K1).
         left = torch.cat([alpha / (-2 * self.eta), slope_degree.unsqueeze(1)], dim=1)
         right = torch.cat([alpha, torch.ones_like(slope_degree).unsqueeze(1)], dim=1)
-        carrier = self._gram_of(rows).bilinear(left, right)
+        carrier = constant.tracking(rows).bilinear(left, right)
         return value + (carrier - carrier.detach())
 
     def leave_out(self, groups: Sequence[Tensor | Sequence[int]] | None = None) -> Tensor | list[Tensor]:

@@ -1,0 +1,280 @@
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.conftest import make_graph, projector_distance
+from torch_gckm import GCKM, GCKMConv, SemiSupRKMReadout, Trainer
+from torch_gckm.errors import GCKMWarning, InvalidInputError, OutOfMemoryError, SingularReadoutError
+from torch_gckm.gram import Auto, Dense, LowRank, ReadoutProblem, as_gram, gram_from_config
+from torch_gckm.gram import memory as memory_module
+from torch_gckm.kernels import RBF, Laplacian, Linear, Polynomial, as_rows
+
+FULL = LowRank(max_rank=10_000, tol=0.0, block_size=16)
+
+
+def features(n=80, d=5, dtype=torch.float64, seed=0):
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def labels(n=80, p=3):
+    y = torch.arange(n) % p
+    weight = (torch.arange(n) < 9).double()
+    return ReadoutProblem(weight, 2.0 * torch.nn.functional.one_hot(y, p).double() - 1, 0.9, 1.1, 0.13)
+
+
+KERNELS = [RBF(3.0), RBF(500.0), Polynomial(2, 1.0), Laplacian(2.0), RBF(2.0) + 0.1 * Linear()]
+
+
+class TestFactor:
+    @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+    def test_reported_error_is_the_true_one(self, kernel, dtype):
+        x = features(200, 4, dtype)
+        exact = kernel(x.double())
+        factor = LowRank(max_rank=60, tol=0.05, block_size=16)(kernel, as_rows(x)).factor()
+        panel = factor.panel.double()
+        centred = exact - exact.mean(0) - exact.mean(1, keepdim=True) + exact.mean()
+        error = float((exact - panel @ panel.t()).trace() / centred.trace())
+        assert factor.error == pytest.approx(error, rel=0.05, abs=1e-5)
+        assert factor.error <= 0.05 or factor.panel.size(1) == 60
+        assert factor.landmarks.unique().numel() == factor.landmarks.numel()
+        chosen = factor.landmarks  # Columns of landmarks are reproduced.
+        scale = float(exact.abs().max())
+        assert float((panel @ panel[chosen].t() - exact[:, chosen]).abs().max()) < (
+            1e-8 if dtype == torch.float64 else 1e-4
+        ) * scale
+
+    def test_few_columns_suffice_for_few_directions(self):
+        x = features(300, 3)
+        gram = LowRank(max_rank=100, tol=1e-6)(Linear(), as_rows(x))
+        assert gram.landmarks.numel() <= 4
+
+    def test_wide_float32_kernels_keep_their_digits(self):
+        """Centring leaves a thousandth of the matrix."""
+        x = features(500, 6, torch.float32)
+        _, vectors = LowRank(max_rank=400, tol=1e-4)(RBF(3000.0), as_rows(x), centred=True).eigenvectors(6)
+        _, exact = Dense()(RBF(3000.0), as_rows(x.double())).eigenvectors(6)
+        assert projector_distance(vectors.double(), exact) < 1e-2
+
+    def test_is_deterministic(self):
+        x = features()
+        marks = [LowRank(max_rank=20, seed=seed)(RBF(1.0), as_rows(x)).landmarks for seed in (0, 0, 1)]
+        assert torch.equal(marks[0], marks[1])
+        assert not torch.equal(marks[0], marks[2])
+
+    def test_duplicate_rows_and_a_constant_matrix(self):
+        x = features(6).repeat(20, 1)
+        gram = LowRank(max_rank=50, tol=0.0)(RBF(1.0), as_rows(x))
+        assert gram.landmarks.numel() == 6
+        assert LowRank()(RBF(1.0), as_rows(torch.ones(30, 2))).landmarks.numel() == 1
+
+
+class TestFullRankEqualsDense:
+    @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+    def test_eigenvectors(self, kernel):
+        x = features()
+        values, vectors = FULL(kernel, as_rows(x), centred=True).eigenvectors(5)
+        expected_values, expected = Dense()(kernel, as_rows(x)).eigenvectors(5)
+        torch.testing.assert_close(values, expected_values, rtol=1e-6, atol=1e-9)
+        assert projector_distance(vectors, expected) < 1e-5
+        torch.testing.assert_close(vectors.t() @ vectors, torch.eye(5, dtype=torch.float64))
+
+    @pytest.mark.parametrize("centred", [True, False])
+    def test_products(self, centred):
+        x, v = features(), features(80, 3, seed=1)
+        low, dense = FULL(RBF(3.0), as_rows(x), centred=centred), Dense()(RBF(3.0), as_rows(x))
+        new = as_rows(features(9, seed=2))
+        for name, arguments in (("matmul", (v,)), ("degrees", ()), ("cross_matmul", (new, v)), ("diagonal", ())):
+            ours, theirs = getattr(low, name)(*arguments), getattr(dense, name)(*arguments)
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+    def test_readout_and_its_response(self):
+        x, problem = features(), labels()
+        ours = FULL(RBF(3.0), as_rows(x)).solve_readout(problem)
+        theirs = Dense()(RBF(3.0), as_rows(x)).solve_readout(problem)
+        for name in ("scores", "alpha", "bias", "r"):
+            torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), rtol=1e-6, atol=1e-6)
+        index = torch.arange(9)
+        torch.testing.assert_close(ours.response(index), theirs.response(index), rtol=1e-6, atol=1e-6)
+
+    def test_gradients_of_objective_and_scores(self):
+        x, h = features(30, 3).requires_grad_(), features(30, 2, seed=1)
+        full = LowRank(max_rank=30, tol=0.0)
+        for function in (
+            lambda gram: gram.centred_quadratic(h),
+            lambda gram: gram.solve_readout(labels(30)).scores.square().sum(),
+        ):
+            (ours,) = torch.autograd.grad(function(full(RBF(3.0), as_rows(x))), [x])
+            (theirs,) = torch.autograd.grad(function(Dense()(RBF(3.0), as_rows(x))), [x])
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+    def test_whole_pipeline(self, graph64):
+        models = []
+        for gram in (FULL, "dense"):
+            model = GCKM(8, (6, 4), 3, kernel=[RBF(3.0), RBF(0.5), RBF(0.2)], gram=gram).double()
+            Trainer(model, steps=0, progress=False).fit(graph64)
+            models.append(model)
+        low, dense = models
+        torch.testing.assert_close(low.readout.scores, dense.readout.scores, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(low.readout.leave_one_out(), dense.readout.leave_one_out(), rtol=1e-4, atol=1e-4)
+        new = make_graph(20, seed=3)
+        new.x = new.x.double()
+        torch.testing.assert_close(low.transform(new), dense.transform(new), rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(low.loss(graph64).detach(), dense.loss(graph64).detach(), rtol=1e-6, atol=1e-8)
+
+
+class TestLowRank:
+    def test_readout_is_exact_for_the_corrected_matrix(self):
+        """The dense readout of F F' + diag(delta) has the same solution."""
+        x, problem = features(), labels()
+        gram = LowRank(max_rank=15, tol=0.0)(RBF(1.0), as_rows(x))
+        factor = gram.factor()
+        matrix = factor.panel @ factor.panel.t() + torch.diag(factor.residual)
+        torch.testing.assert_close(matrix.diagonal(), torch.ones(80, dtype=torch.float64))
+        numbers = torch.arange(80, dtype=torch.float64).unsqueeze(1)
+        from torch_gckm.kernels import Precomputed
+
+        ours = gram.solve_readout(problem)
+        theirs = Dense()(Precomputed(matrix), as_rows(numbers)).solve_readout(problem)
+        index = torch.tensor([0, 4, 7])
+        torch.testing.assert_close(ours.scores, theirs.scores)
+        torch.testing.assert_close(ours.alpha, theirs.alpha)
+        torch.testing.assert_close(ours.response(index), theirs.response(index))
+
+    def test_converges_as_the_tolerance_falls(self):
+        x, problem = features(300, 3), labels(300)
+        _, exact = Dense()(RBF(2.0), as_rows(x)).eigenvectors(4)
+        scores = Dense()(RBF(2.0), as_rows(x)).solve_readout(problem).scores
+        subspace, readout = [], []
+        for tol in (0.1, 1e-2, 1e-4, 1e-7):
+            gram = LowRank(max_rank=300, tol=tol)
+            subspace.append(projector_distance(gram(RBF(2.0), as_rows(x), centred=True).eigenvectors(4)[1], exact))
+            readout.append(float((gram(RBF(2.0), as_rows(x)).solve_readout(problem).scores - scores).abs().max()))
+        assert subspace == sorted(subspace, reverse=True)
+        assert subspace[-1] < 1e-6
+        assert readout[-1] < 1e-4 < readout[0]
+
+    @pytest.mark.parametrize("entries", [2**25, 60], ids=["whole", "blocks"])
+    def test_gradcheck_of_the_objective(self, monkeypatch, entries):
+        from torch_gckm.gram import low_rank
+
+        monkeypatch.setattr(low_rank, "_BLOCK_ENTRIES", entries)
+        x, h = features(20, 3), features(20, 2, seed=1)
+        marks = torch.tensor([3, 11, 7, 0, 15])
+
+        def objective(x, h):
+            return LowRank()(RBF(3.0), as_rows(x), landmarks=marks, centred=True).centred_quadratic(h)
+
+        x, h = x.requires_grad_(), h.requires_grad_()
+        assert torch.autograd.gradcheck(objective, (x, h))
+        k = RBF(3.0)(x)
+        nystrom = k[:, marks] @ torch.linalg.solve(k[marks][:, marks], k[marks])
+        hc = h - h.mean(dim=0)
+        torch.testing.assert_close(objective(x, h), torch.trace(hc.t() @ nystrom @ hc), rtol=1e-6, atol=1e-8)
+
+    def test_gradcheck_of_scores(self):
+        x = features(16, 3).requires_grad_()
+        marks = torch.tensor([3, 11, 7, 0])
+
+        def scores(x):
+            return LowRank()(RBF(3.0), as_rows(x), landmarks=marks).solve_readout(labels(16)).scores
+
+        assert torch.autograd.gradcheck(scores, (x,))
+
+    def test_constant_and_tracked_objective_agree(self, graph64):
+        conv = GCKMConv(8, 4, kernel=RBF(3.0), gram=LowRank(max_rank=20)).double()
+        conv.initialize(graph64.x, graph64.edge_index)
+        constant = conv.loss(graph64.x, graph64.edge_index)
+        tracked = conv.loss(graph64.x.clone().requires_grad_(), graph64.edge_index)
+        torch.testing.assert_close(constant, tracked, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(
+            conv.transform(graph64.x, graph64.edge_index), conv.h.detach(), rtol=1e-5, atol=1e-5
+        )
+
+    def test_landmarks_stay_fixed_in_fine_tuning_and_are_saved(self, graph, tmp_path):
+        model = GCKM(8, (6, 4), 3, gram=LowRank(max_rank=25))
+        Trainer(model, steps=0, progress=False).fit(graph)
+        before = [layer.landmarks.clone() for layer in (*model.layers, model.readout)]
+        assert all(marks.numel() for marks in before)
+        Trainer(model, steps=3, progress=False).fit(graph)
+        for marks, layer in zip(before, (*model.layers, model.readout), strict=True):
+            assert torch.equal(marks, layer.landmarks)
+        model.save(tmp_path / "model.pt")
+        new = make_graph(20, seed=4)
+        assert torch.equal(GCKM.load(tmp_path / "model.pt").transform(new), model.transform(new))
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+    def test_nodes_that_no_landmark_reaches_stay_finite_and_are_named(self, dtype):
+        """A narrow kernel: the rows of F are zero for five nodes, and eta lambda1 = 1 would divide by them."""
+        x = torch.cat([0.1 * features(30, 1), 1e3 * torch.arange(1, 6).unsqueeze(1)]).to(dtype)
+        problem = labels(35)
+        problem = ReadoutProblem(problem.weight, problem.codes, eta=1.0, lambda1=1.0, lambda2=0.1)
+        gram = LowRank()(RBF(1.0), as_rows(x), landmarks=torch.tensor([0, 4, 9, 20]))
+        with pytest.warns(GCKMWarning, match="5 nodes to no other .first: node 30"):
+            solution = gram.solve_readout(problem)
+        assert bool(solution.scores.isfinite().all())
+
+    def test_unlabelled_components_at_full_rank_are_singular(self):
+        x = torch.cat([0.1 * features(9, 1), 1e3 * torch.arange(1, 4, dtype=torch.float64).unsqueeze(1)])
+        y = torch.full((12,), -1)
+        y[:4] = torch.tensor([0, 1, 0, 1])
+        with pytest.raises(SingularReadoutError, match="singular"):
+            SemiSupRKMReadout(1, 2, kernel=RBF(1.0), gram=FULL).double()(x, y)
+
+    def test_views_are_multiplied(self, graph64):
+        kernel = RBF(0.5) * Laplacian(10.0).on("x")
+        views = {"h": graph64.x[:, :3], "x": graph64.x}
+        ours = SemiSupRKMReadout(3, 3, kernel=kernel, gram=FULL).double()(views, graph64.y, graph64.train_mask)
+        theirs = SemiSupRKMReadout(3, 3, kernel=kernel, gram="dense").double()(views, graph64.y, graph64.train_mask)
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+class LargestTensor(TorchDispatchMode):
+    largest = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
+                self.largest = max(self.largest, tensor.numel())
+        return out
+
+
+def test_200_000_nodes_need_nothing_of_their_square():
+    n, rank = 200_000, 24
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(n) % 4
+    x = torch.randn(4, 6, generator=generator)[y] + 0.5 * torch.randn(n, 6, generator=generator)
+    step = torch.arange(n)
+    edges = torch.stack([step, (step + 4) % n])
+    from torch_geometric.data import Data
+
+    data = Data(x=x, edge_index=torch.cat([edges, edges.flip(0)], dim=1), y=y, train_mask=step < 40)
+    model = GCKM(6, (4, 4), 4, gram=LowRank(max_rank=rank))
+    with LargestTensor() as seen:
+        Trainer(model, steps=1, progress=False).fit(data)
+    assert 0 < seen.largest <= 2 * n * rank
+    assert float((model.predict() == y).double().mean()) > 0.9
+
+
+def test_auto_chooses_by_size():
+    small, large = as_rows(features(50)), as_rows(features(90))
+    auto = Auto(dense_below=60, low_rank=LowRank(max_rank=7))
+    assert auto(RBF(1.0), small).describe() == "exact, 50 x 50"
+    assert auto(RBF(1.0), large).describe().startswith("rank 7 of 90, error 0.")
+    assert isinstance(as_gram("auto"), Auto)
+    assert isinstance(as_gram("low_rank"), LowRank)
+    assert gram_from_config(auto.config()).config() == auto.config()
+    assert gram_from_config(FULL.config()).config() == FULL.config()
+
+
+def test_memory_is_asked_for_first(monkeypatch):
+    monkeypatch.setattr(memory_module, "available_bytes", lambda device: 1000)
+    with pytest.raises(OutOfMemoryError, match="rank 80"):
+        LowRank()(RBF(1.0), as_rows(features())).factor()
+
+
+@pytest.mark.parametrize("arguments", [{"max_rank": 0}, {"tol": -1.0}, {"tol": 1.0}, {"block_size": 0}], ids=str)
+def test_bad_options(arguments):
+    with pytest.raises(InvalidInputError):
+        LowRank(**arguments)

@@ -1,0 +1,96 @@
+import pytest
+import torch
+
+from tests.conftest import make_graph
+from torch_gckm import GCKM, Trainer
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.kernels import RBF, DenseFeatures, Linear, Polynomial, SparseFeatures, to_csr
+from torch_gckm.nn import Aggregation
+from torch_gckm.nn import aggregation as aggregation_module
+from torch_gckm.nn.graph import feature_fingerprint
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse CSR tensor support is in beta")
+
+
+def words(n=60, d=40, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.rand(n, d, generator=generator) < 0.1).double() * torch.rand(n, d, generator=generator).double()
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("kind", ["gcn", "sum", "mean", "none"])
+def test_equals_dense_features(hops, kind):
+    x, edges = words(), make_graph().edge_index
+    dense = DenseFeatures(Aggregation(kind, hops)(x, edges))
+    sparse = Aggregation(kind, hops).features(to_csr(x), edges)
+    assert isinstance(sparse, SparseFeatures)
+    torch.testing.assert_close(sparse.dense(), dense.x)
+    torch.testing.assert_close(sparse.sq_norm(), dense.sq_norm())
+    torch.testing.assert_close(sparse.mean(), dense.mean())
+    picked = torch.tensor([5, 2, 33])
+    torch.testing.assert_close(sparse.rows(picked).dense(), dense.x[picked])
+    torch.testing.assert_close(sparse.rows(slice(3, 9)).dense(), dense.x[3:9])
+    torch.testing.assert_close(sparse.dot(sparse.rows(picked)), dense.x @ dense.x[picked].t())
+    assert sparse.to(torch.float32).dtype == torch.float32
+    for kernel in (RBF(1.0), Linear(), Polynomial(2, 1.0)):
+        torch.testing.assert_close(kernel(sparse, sparse.rows(picked)), kernel(dense, dense.rows(picked)))
+        torch.testing.assert_close(kernel(sparse), kernel(dense))
+        torch.testing.assert_close(kernel(sparse, diag=True), kernel(dense, diag=True))
+    torch.testing.assert_close(RBF().fit(sparse).sigma2, RBF().fit(dense).sigma2)
+
+
+def test_rows_know_where_they_are_from():
+    sparse = SparseFeatures(to_csr(words()))
+    picked = torch.tensor([5, 2])
+    matrix = RBF(1e-6)(sparse, sparse.rows(picked))
+    assert torch.equal(matrix[picked, torch.arange(2)], torch.ones(2, dtype=torch.float64))
+
+
+@pytest.mark.filterwarnings("ignore::torch_gckm.errors.ZeroRowWarning")
+@pytest.mark.parametrize("gram", ["dense", "low_rank"])
+@pytest.mark.parametrize("layout", ["csr", "coo"])
+def test_models_take_sparse_features(gram, layout, tmp_path):
+    data = make_graph()
+    data.x = words().float()
+    data.x[7] = 0.0
+    sparse = data.clone()
+    sparse.x = data.x.to_sparse_csr() if layout == "csr" else data.x.to_sparse()
+    models = []
+    for graph in (data, sparse):
+        model = GCKM(40, (6, 4), 3, kernel=["rbf", "rbf", RBF(0.1) * RBF(5.0).on("x")], gram=gram, normalize="l2")
+        Trainer(model, steps=1, progress=False).fit(graph)
+        models.append(model)
+    torch.testing.assert_close(models[0].readout.scores, models[1].readout.scores, atol=1e-3, rtol=1e-3)
+    assert models[1].is_fitted_on(data)
+    models[1].save(tmp_path / "model.pt")
+    loaded = GCKM.load(tmp_path / "model.pt")
+    torch.testing.assert_close(loaded.transform(data), models[1].transform(data))
+    torch.testing.assert_close(models[1].transform(sparse), models[1].transform(data), atol=1e-4, rtol=1e-4)
+
+
+def test_dense_bags_of_words_take_the_sparse_route_on_their_own(monkeypatch):
+    x, edges = words(), make_graph().edge_index
+    assert isinstance(Aggregation().features(x, edges), DenseFeatures)
+    large = torch.zeros(1100, 1000)
+    large[:, 0] = 1.0
+    assert isinstance(Aggregation().features(large, edges), SparseFeatures)
+    assert isinstance(Aggregation().features(torch.ones(1100, 1000), edges), DenseFeatures)
+    monkeypatch.setattr(aggregation_module, "SPARSE_BELOW", 0.0)
+    assert isinstance(Aggregation().features(large, edges), DenseFeatures)
+
+
+def test_fingerprint_does_not_depend_on_the_layout():
+    x = words().float()
+    assert feature_fingerprint(x) == feature_fingerprint(x.to_sparse_csr()) == feature_fingerprint(x.to_sparse())
+    assert feature_fingerprint(x) != feature_fingerprint(x.flip(0))
+
+
+def test_bad_input():
+    with pytest.raises(InvalidInputError, match="gradients"):
+        SparseFeatures(to_csr(words().requires_grad_()))
+    with pytest.raises(InvalidInputError, match="columns"):
+        Linear()(SparseFeatures(to_csr(words())), torch.ones(2, 3))
+    bad = words()
+    bad[3, 3] = torch.nan
+    with pytest.raises(InvalidInputError, match="NaN"):
+        GCKM(40, (4,), 3).double().initialize(make_graph().update({"x": bad.to_sparse_csr()}))
