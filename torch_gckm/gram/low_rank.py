@@ -17,7 +17,7 @@ from torch_gckm.gram.pivoted_cholesky import Factor, pivoted_cholesky
 from torch_gckm.kernels import Kernel, Rows
 from torch_gckm.numerics import fix_signs
 
-_BLOCK_ENTRIES = 2**25  # Panels are passed through in blocks of so many entries.
+_BLOCK_ENTRIES = 2**24  # Panels are passed through in blocks of so many entries.
 
 
 class LowRank(GramFactory):
@@ -199,15 +199,18 @@ class LowRankGram(Gram):
         inverse = torch.linalg.solve_triangular(
             self._cholesky(), torch.eye(marks.numel(), dtype=torch.float64, device=marks.device), upper=False
         ).t()
+        inverse = inverse.to(self.rows.dtype)
         panel = torch.empty(self.num_nodes, marks.numel(), dtype=self.rows.dtype, device=self.rows.device)
+        residual = self.diagonal().double()
+        trace = float(residual.sum())
         for block in self._blocks():
-            panel[block] = self._columns(block) @ inverse.to(panel.dtype)
-        residual = self.diagonal().double() - panel.double().square().sum(dim=1)
+            torch.mm(self._columns(block), inverse, out=panel[block])
+            residual[block] -= panel[block].square().sum(dim=1).double()
         residual = residual.clamp_(min=0.0).index_fill_(0, marks, 0.0)
-        trace = float(self.diagonal().double().sum())
+        mean = panel.mean(dim=0)
+        trace -= float(mean.double().square().sum()) * self.num_nodes
         if self.centred:
-            trace -= float(panel.double().mean(dim=0).square().sum()) * self.num_nodes
-            panel -= panel.mean(dim=0)
+            panel -= mean
         return Factor(marks, panel, residual, float(residual.sum()) / trace)
 
     def _cholesky(self) -> Tensor:

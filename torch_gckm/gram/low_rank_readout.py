@@ -14,7 +14,8 @@ from torch_gckm.numerics import one_norm_estimate
 
 _SMALLEST_RCOND = 1e-14
 _DEGREE_FLOOR = 1e-6
-_BLOCK_ENTRIES = 2**24
+_BLOCK_ENTRIES = 2**23
+_DOUBLE_BELOW = 1e10
 
 
 class LowRankReadout(ReadoutSolution):
@@ -40,7 +41,7 @@ class LowRankReadout(ReadoutSolution):
         eta, lambda1 = problem.eta, problem.lambda1
         self.problem = problem
         self._panel, residual = panel, residual.double()
-        low = _times(panel, panel.sum(dim=0, dtype=torch.float64).unsqueeze(1)).squeeze(1)
+        low = (panel @ panel.sum(dim=0)).double()
         degrees = low + residual
         check_degrees(degrees)
         self.r = problem.r(degrees)
@@ -108,10 +109,12 @@ def _weighted_gram(panel: Tensor, weight: Tensor) -> Tensor:
         wide = torch.nn.functional.pad(panel.double(), (0, 1), value=1.0)
         return wide.t() @ (weight.unsqueeze(1) * wide)
     order = panel.size(1)
+    # Sums of a few thousand single-precision products are exact enough where double ones would take minutes.
+    dtype = torch.float64 if panel.size(0) * order**2 < _DOUBLE_BELOW else panel.dtype
     total = torch.zeros(order + 1, order + 1, dtype=torch.float64, device=panel.device)
     for block in _blocks(panel):
-        part = panel[block].double()
-        scaled = weight[block].unsqueeze(1) * part
+        part = panel[block].to(dtype)
+        scaled = weight[block].to(dtype).unsqueeze(1) * part
         total[:-1, :-1] += part.t() @ scaled
         total[-1, :-1] += scaled.sum(dim=0)
     total[:-1, -1] = total[-1, :-1]

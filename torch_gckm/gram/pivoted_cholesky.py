@@ -67,8 +67,7 @@ def pivoted_cholesky(
     residual = kernel(rows, diag=True).double().cpu()
     diagonal, trace = residual.clone(), float(residual.sum())
     floor = torch.zeros_like(residual)
-    # Columns of F are stored as rows, so that a rank below max_rank does not touch the rest of the memory.
-    columns = torch.empty(max_rank, size, dtype=rows.dtype, device=rows.device)
+    panel = torch.empty(size, max_rank, dtype=rows.dtype, device=rows.device)
     landmarks = torch.empty(max_rank, dtype=torch.long)
     first: Tensor | None = None
     precise: Rows | None = None
@@ -79,13 +78,13 @@ def pivoted_cholesky(
             break
         count = 1 if rank == 0 else min(block_size, max(8, rank), max_rank - rank)
         proposals = _propose(residual, count, generator)
-        chosen = proposals if rank == 0 else _accept(kernel, rows, columns[:rank], residual, proposals, generator)
+        chosen = proposals if rank == 0 else _accept(kernel, rows, panel[:, :rank], residual, proposals, generator)
         picked = rows.rows(chosen.to(rows.device))
         if rank == 0:
             precise = rows.to(torch.float64)
             column = kernel(precise, precise.rows(chosen.to(rows.device))).squeeze(1)
             first = column / column[chosen].sqrt()
-            block = first.unsqueeze(1)
+            block = first.unsqueeze(1).clone()
             left_of_it = diagonal - first.cpu().square()
             if rows.dtype == torch.float64 or float(left_of_it.sum()) > _WIDE * trace:
                 precise = None
@@ -95,27 +94,29 @@ def pivoted_cholesky(
         else:
             assert first is not None
             if precise is None:
-                block = kernel(rows, picked) - columns[:rank].t() @ columns[:rank, chosen]
+                block = kernel(rows, picked).addmm_(panel[:, :rank], panel[chosen, :rank].t(), alpha=-1.0)
             else:
                 block = kernel(precise, precise.rows(chosen.to(rows.device)))
-                block = (block - first.unsqueeze(1) * first[chosen]).to(rows.dtype)
-                block -= columns[1:rank].t() @ columns[1:rank, chosen]
+                block = block.addr_(first, first[chosen], alpha=-1.0).to(rows.dtype)
+                block.addmm_(panel[:, 1:rank], panel[chosen, 1:rank].t(), alpha=-1.0)
             block = block @ _inverse_root(block[chosen]).to(block.dtype)
         stop = rank + block.size(1)
-        columns[rank:stop] = block.t()
+        panel[:, rank:stop] = block
         landmarks[rank:stop] = chosen
-        mean_energy += float(block.double().sum(dim=0).square().sum()) / size
-        residual -= block.double().square().sum(dim=1).cpu()
+        mean_energy += float(block.sum(dim=0).double().square().sum()) / size
+        residual -= block.square_().sum(dim=1).double().cpu()
         residual[chosen] = 0.0
         residual[residual < floor] = 0.0
         rank = stop
     if centred and rank:
         assert first is not None
-        columns[0] = (first - first.mean()).to(columns.dtype)
-        columns[1:rank] -= columns[1:rank].mean(dim=1, keepdim=True)
+        panel[:, 0] = (first - first.mean()).to(panel.dtype)
+        panel[:, 1:rank] -= panel[:, 1:rank].mean(dim=0)
     scale = trace - mean_energy
     error = float(residual.sum()) / scale if scale > 0 else 0.0
-    return Factor(landmarks[:rank].to(rows.device), columns[:rank].t(), residual.to(rows.device), error)
+    if rank < max_rank:
+        panel = panel[:, :rank].contiguous()
+    return Factor(landmarks[:rank].to(rows.device), panel, residual.to(rows.device), error)
 
 
 def _propose(residual: Tensor, count: int, generator: np.random.Generator) -> Tensor:
@@ -126,12 +127,12 @@ def _propose(residual: Tensor, count: int, generator: np.random.Generator) -> Te
 
 
 def _accept(
-    kernel: Kernel, rows: Rows, columns: Tensor, residual: Tensor, proposals: Tensor, generator: np.random.Generator
+    kernel: Kernel, rows: Rows, panel: Tensor, residual: Tensor, proposals: Tensor, generator: np.random.Generator
 ) -> Tensor:
     """Keep a proposal with the share of its residual that the proposals kept before it have left."""
     at = proposals.to(rows.device)
-    part = columns[:, at].double()
-    left = (kernel(rows.rows(at).to(torch.float64)) - part.t() @ part).cpu().numpy()
+    part = panel[at].double()
+    left = (kernel(rows.rows(at).to(torch.float64)) - part @ part.t()).cpu().numpy()
     before = residual[proposals].numpy()
     chance = generator.random(len(before))
     kept = []

@@ -138,7 +138,7 @@ class GCKM(torch.nn.Module):
         self.reset_parameters()  # If anything fails, no half of an old fit is left.
         for number, conv in enumerate(self.layers):
             conv.initialize(h, edge_index, edge_weight, method=method, seed=seed + number)
-            h = conv.h.detach()
+            h = conv.h  # The parameter itself, by which a layer knows its input again.
             self._match_channels()
         self.data_id.copy_(torch.tensor(self._fingerprint(data)))
         return self
@@ -168,7 +168,7 @@ class GCKM(torch.nn.Module):
         h, edge_index, edge_weight = self._inputs(data)
         for conv in self.layers:
             conv.observe(h, edge_index, edge_weight)
-            h = conv.h.detach()
+            h = conv.h
 
     def forward(
         self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None

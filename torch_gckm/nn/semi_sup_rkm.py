@@ -143,7 +143,7 @@ class SemiSupRKMReadout(FittedModule):
         problem = self._problem(labels.weight, labels.classes)
         if not (keep_landmarks and self.label_class.numel() == rows.num_rows):
             self._store("landmarks", self.landmarks.new_empty(0))
-        tracked = rows.requires_grad or self.kernel.is_learned
+        tracked = torch.is_grad_enabled() and (rows.requires_grad or self.kernel.is_learned)
         gram = self._gram_of(rows) if tracked else self._constant_gram(rows)
         solution = gram.solve_readout(problem)
         marks = gram.landmarks
