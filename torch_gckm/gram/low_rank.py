@@ -119,16 +119,16 @@ class LowRankGram(Gram):
         the gradient of :math:`\mathrm{Tr}(u' K_{nS} K_{SS}^{-1} K_{Sn} v)`: no factorisation is
         differentiated, and no term costs :math:`n m^2`.
         """
-        same = u is v
-        with torch.no_grad():
-            weights_u = self._solve(self._project(u)).to(u.dtype)
-            weights_v = weights_u if same else self._solve(self._project(v)).to(v.dtype)
-        total = torch.zeros((), dtype=u.dtype, device=u.device)
         blocks = list(self._blocks())
-        for block in blocks:
-            if len(blocks) == 1:
-                total = total + self._block_form(block, u, v, weights_u, weights_v)
-            else:  # Computed again in the backward pass, so that never more than one block exists.
+        columns = self._columns(blocks[0]) if len(blocks) == 1 else None
+        with torch.no_grad():
+            weights_u = self._solve(self._project(u, columns)).to(u.dtype)
+            weights_v = weights_u if u is v else self._solve(self._project(v, columns)).to(v.dtype)
+        if columns is not None:
+            total = _form(columns, u, v, weights_u, weights_v)
+        else:  # Computed again in the backward pass, so that never more than one block exists.
+            total = torch.zeros((), dtype=u.dtype, device=u.device)
+            for block in blocks:
                 total = total + checkpoint(
                     self._block_form, block, u, v, weights_u, weights_v, use_reentrant=False, preserve_rng_state=False
                 )
@@ -224,8 +224,10 @@ class LowRankGram(Gram):
     def _solve(self, right: Tensor) -> Tensor:
         return torch.cholesky_solve(right.double(), self._cholesky())
 
-    def _project(self, v: Tensor) -> Tensor:
-        """``K_nS' v``, in double precision."""
+    def _project(self, v: Tensor, columns: Tensor | None = None) -> Tensor:
+        """``K_nS' v``, from the given columns or in blocks."""
+        if columns is not None:
+            return columns.t() @ v
         total = torch.zeros(self.landmarks.numel(), v.size(1), dtype=torch.float64, device=v.device)
         for block in self._blocks():
             total += self._columns(block).t() @ v[block]
@@ -236,14 +238,18 @@ class LowRankGram(Gram):
         return self.kernel(self.rows if whole else self.rows.rows(block), self.rows.rows(self.landmarks))
 
     def _block_form(self, block: slice, u: Tensor, v: Tensor, weights_u: Tensor, weights_v: Tensor) -> Tensor:
-        columns = self._columns(block)
-        first = (u[block] * (columns @ weights_v)).sum()
-        return 2.0 * first if u is v else first + (v[block] * (columns @ weights_u)).sum()
+        part = u[block]
+        return _form(self._columns(block), part, part if u is v else v[block], weights_u, weights_v)
 
     def _blocks(self) -> Iterator[slice]:
         step = max(1, _BLOCK_ENTRIES // max(self.landmarks.numel(), 1))
         for start in range(0, self.num_nodes, step):
             yield slice(start, min(start + step, self.num_nodes))
+
+
+def _form(columns: Tensor, u: Tensor, v: Tensor, weights_u: Tensor, weights_v: Tensor) -> Tensor:
+    first = (u * (columns @ weights_v)).sum()
+    return 2.0 * first if u is v else first + (v * (columns @ weights_u)).sum()
 
 
 def _with_jitter(core: Tensor) -> Tensor:
