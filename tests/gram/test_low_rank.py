@@ -201,7 +201,11 @@ class TestLowRank:
             assert torch.equal(marks, layer.landmarks)
         model.save(tmp_path / "model.pt")
         new = make_graph(20, seed=4)
-        assert torch.equal(GCKM.load(tmp_path / "model.pt").transform(new), model.transform(new))
+        loaded = GCKM.load(tmp_path / "model.pt")
+        assert torch.equal(loaded.transform(new), model.transform(new))
+        for text in (model.summary(), loaded.summary()):
+            assert text.count("rank") == 3
+            assert "of 60, error 0." in text
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
     def test_nodes_that_no_landmark_reaches_stay_finite_and_are_named(self, dtype):

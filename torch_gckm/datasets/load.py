@@ -12,6 +12,8 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
 from torch_geometric.utils import remove_self_loops, to_undirected
 
+from torch_gckm.datasets.ogb import load_ogbn
+
 ROOT_VARIABLE = "GCKM_DATA_ROOT"
 Split = Literal["public", "few_labels"]
 
@@ -22,6 +24,7 @@ DATASETS: dict[str, Callable[[Path], Data]] = {
     "chameleon": lambda root: WikipediaNetwork(str(root / "WikipediaNetwork"), "chameleon")[0],
     "squirrel": lambda root: WikipediaNetwork(str(root / "WikipediaNetwork"), "squirrel")[0],
     "physics": lambda root: Coauthor(str(root / "Coauthor"), "Physics")[0],
+    "ogbn-arxiv": lambda root: load_ogbn("ogbn-arxiv", root / "ogb"),
 }
 
 
@@ -41,7 +44,8 @@ def load(
     """Load a graph of the paper; PyG downloads what is not in ``root`` yet.
 
     Args:
-        name: One of ``"cora"``, ``"citeseer"``, ``"pubmed"``, ``"chameleon"``, ``"squirrel"``, ``"physics"``.
+        name: One of ``"cora"``, ``"citeseer"``, ``"pubmed"``, ``"chameleon"``, ``"squirrel"``, ``"physics"``,
+            ``"ogbn-arxiv"`` (extra ``datasets``).
         root: A writable folder; by default the one named by ``GCKM_DATA_ROOT``, else ``data``.
         split: ``None`` keeps the masks that PyG ships. ``"few_labels"`` and ``"public"`` take the
             paper's masks from ``root/splits``.

@@ -205,6 +205,17 @@ class GCKM(torch.nn.Module):
         """Class probabilities ``[n, out_channels]``: a softmax over the scores, not calibrated."""
         return class_similarity(self._scores(data), self.readout.codes).softmax(dim=1)
 
+    def summary(self) -> str:
+        """The fitted layers, a line each: channels, kernel, and what represents its matrix with which error."""
+        self._require_fit()
+        lines = [
+            f"layer {number}: {conv.h.size(1)} channels, {conv.kernel!r}, {conv.gram_used}"
+            for number, conv in enumerate(self.layers, start=1)
+        ]
+        readout = self.readout
+        labels = f"{readout.labelled.numel()} labels, {readout.out_channels} classes"
+        return "\n".join([*lines, f"readout: {labels}, {readout.kernel!r}, {readout.gram_used}"])
+
     def save(self, path: PathLike) -> None:
         """Write the whole model to one file, atomically."""
         save_tensors({"format": FORMAT, "config": model_config(self), "state": self.state_dict()}, path)

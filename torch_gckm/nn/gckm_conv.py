@@ -108,6 +108,7 @@ class GCKMConv(FittedModule):
         self.register_buffer("landmarks", torch.empty(0, dtype=torch.long))
         self.register_buffer("graph", torch.zeros(3, dtype=torch.long))
         self.support = Support()
+        self._described: str | None = None
         self._gram_cache: LastCall[Gram] = LastCall()
         self._graph_cache: LastCall[tuple[int, int, int]] = LastCall()
         self.reset_parameters()
@@ -116,6 +117,7 @@ class GCKMConv(FittedModule):
         """Forget the fit. With a known ``num_nodes``, the embedding becomes a random orthonormal matrix."""
         self._store("eigenvalues", self.eigenvalues.new_empty(0))
         self._store("landmarks", self.landmarks.new_empty(0))
+        self._described = None
         self._store("graph", torch.zeros_like(self.graph))
         self.support.set({})
         self._gram_cache.clear()
@@ -165,6 +167,7 @@ class GCKMConv(FittedModule):
         self._store("eigenvalues", values)
         self._store("graph", torch.tensor(self._fingerprint(x, edge_index, edge_weight)))
         marks = gram.landmarks
+        self._described = gram.describe()
         self._store("landmarks", self.landmarks.new_empty(0) if marks is None else marks)
         self._keep(gram, x)
         self._gram_cache.get(self._key(x, edge_index, edge_weight), lambda: gram)
@@ -230,6 +233,14 @@ class GCKMConv(FittedModule):
         projected = gram.cross_matmul(new, centred) - product.mean(dim=0)
         extended: Tensor = torch.linalg.solve(spectrum, projected, left=False)
         return extended.to(self.h.dtype)
+
+    @property
+    def gram_used(self) -> str:
+        """What represents the kernel matrix of the fitted graph, with its rank and error if it is not exact."""
+        self._require_fit()
+        if self._described is None:
+            self._described = self._gram_of(self.support.rows()).describe()
+        return self._described
 
     def observe(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> None:
         """Make these features the ones that :meth:`transform` extends from."""

@@ -99,6 +99,7 @@ class SemiSupRKMReadout(FittedModule):
         self.register_buffer("label_class", torch.empty(0, dtype=torch.long))
         self.register_buffer("landmarks", torch.empty(0, dtype=torch.long))
         self.support = Support()
+        self._described: str | None = None
         self._gram_cache: LastCall[Gram] = LastCall()
         self._solution: ReadoutSolution | None = None
 
@@ -108,6 +109,7 @@ class SemiSupRKMReadout(FittedModule):
             tensor = getattr(self, name)
             self._store(name, tensor.new_empty((0, *tensor.shape[1:])))
         self.support.set({})
+        self._described = None
         self._gram_cache.clear()
         self._solution = None
 
@@ -147,6 +149,7 @@ class SemiSupRKMReadout(FittedModule):
         gram = self._gram_of(rows) if tracked else self._constant_gram(rows)
         solution = gram.solve_readout(problem)
         marks = gram.landmarks
+        self._described = gram.describe()
         self._store("landmarks", self.landmarks.new_empty(0) if marks is None else marks)
         self._store("label_weight", labels.weight)
         self._store("label_class", labels.classes)
@@ -265,6 +268,14 @@ class SemiSupRKMReadout(FittedModule):
         """Classes from scores, by default those of the last solve, ``[n]``."""
         self._require_fit()
         return decode(self.scores if scores is None else scores, self.codes)
+
+    @property
+    def gram_used(self) -> str:
+        """What represents the kernel matrix of the last solve, with its rank and error if it is not exact."""
+        self._require_fit()
+        if self._described is None:
+            self._described = self._gram_of(self.support.rows()).describe()
+        return self._described
 
     @property
     def labelled(self) -> Tensor:
