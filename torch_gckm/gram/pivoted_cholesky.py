@@ -21,7 +21,7 @@ class Factor:
         landmarks: The pivots, node indices ``[m]``, in the order of the columns of :math:`F`.
         panel: :math:`F`, or :math:`F` minus its column means, ``[n, m]``.
         residual: :math:`\mathrm{diag}(K) - \mathrm{rowsum}(F^2)`, ``[n]``, in double precision.
-        error: The sum of the residual, relative to the trace of the (centred) matrix.
+        error: The sum of the residual, relative to the trace of the centred matrix.
     """
 
     landmarks: Tensor
@@ -56,10 +56,10 @@ def pivoted_cholesky(
         rows: The features of the ``n`` nodes.
         max_rank: Stop at this rank.
         min_rank: Do not stop before this rank, unless nothing is left.
-        tol: Stop when the residual's sum is below ``tol`` times the trace.
+        tol: Stop when the residual's sum is below ``tol`` times the trace of the centred matrix.
         block_size: The largest number of proposals at a time.
         seed: The same seed gives the same pivots.
-        centred: Measure the trace of the centred matrix, and return :math:`F` minus its column means.
+        centred: Return :math:`F` minus its column means.
     """
     size = rows.num_rows
     max_rank = min(max_rank, size)
@@ -79,6 +79,9 @@ def pivoted_cholesky(
         count = 1 if rank == 0 else min(block_size, max(8, rank), max_rank - rank)
         proposals = _propose(residual, count, generator)
         chosen = proposals if rank == 0 else _accept(kernel, rows, panel[:, :rank], residual, proposals, generator)
+        if chosen.numel() == 0:  # Their residual was nothing but rounding.
+            residual[proposals] = 0.0
+            continue
         picked = rows.rows(chosen.to(rows.device))
         if rank == 0:
             precise = rows.to(torch.float64)
@@ -140,7 +143,7 @@ def _accept(
         if left[i, i] > max(chance[i] * before[i], 1e-3 * before[i]):
             kept.append(i)
             left -= np.outer(left[:, i], left[i] / left[i, i])
-    return proposals[torch.tensor(kept or [0])]
+    return proposals[torch.tensor(kept, dtype=torch.long)]
 
 
 def _inverse_root(block: Tensor) -> Tensor:

@@ -128,7 +128,7 @@ class Custom(LeafKernel):
                 f"the kernel function returned shape {tuple(values.shape)} for {a.num_rows} and {b.num_rows} rows; "
                 f"expected {(a.num_rows, b.num_rows)}"
             )
-        return values
+        return values.clone()  # Callers work in place; the function may keep what it returned.
 
     def _diagonal(self, a: Features) -> Tensor:
         # Small blocks on the diagonal: n * 64 values, never n * n.
