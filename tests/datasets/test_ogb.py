@@ -32,6 +32,12 @@ def root(tmp_path):
     return tmp_path
 
 
+def test_loading_leaves_the_safe_globals_as_they_were(root):
+    before = set(torch.serialization.get_safe_globals())
+    load("ogbn-arxiv", root)
+    assert set(torch.serialization.get_safe_globals()) == before
+
+
 def test_arxiv_loads_through_ogb(root):
     for _ in range(2):  # The second time from the processed file.
         data = load("ogbn-arxiv", root)

@@ -26,7 +26,10 @@ def load_ogbn(name: str, root: Path) -> Data:
     except ImportError as error:
         raise ImportError(f"'{name}' needs ogb; install it with: pip install 'torch_gckm[datasets]'") from error
 
-    with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+    # Leaving the context withdraws what it was given, so it is not given what PyG has registered for itself.
+    known = torch.serialization.get_safe_globals()
+    needed = [kind for kind in (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage) if kind not in known]
+    with torch.serialization.safe_globals(needed):
         dataset = PygNodePropPredDataset(name, root=str(root))
         data: Data = dataset[0]
         split = dataset.get_idx_split()
