@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from torch_gckm.errors import DegreeError, SingularReadoutError
 from torch_gckm.gram.gram import ReadoutProblem, ReadoutSolution
-from torch_gckm.numerics import one_norm_estimate
+from torch_gckm.gram.lu import lu_unless_singular
 
 _SMALLEST_RCOND = 1e-13
 
@@ -63,16 +63,10 @@ class DenseReadout(ReadoutSolution):
         return solution[:-1] * self.problem.eta, solution[-1], (self._bordered @ solution)[:-1]
 
     def _factorise(self, system: Tensor) -> tuple[Tensor, Tensor]:
-        factors, pivots, info = torch.linalg.lu_factor_ex(system)
-        if int(info) == 0:
-            inverse_norm = one_norm_estimate(
-                lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1)).squeeze(1),
-                lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1), adjoint=True).squeeze(1),
-                like=system,
-            )
-            if float(inverse_norm * torch.linalg.matrix_norm(system, ord=1)) < 1.0 / _SMALLEST_RCOND:
-                return factors, pivots
-        raise SingularReadoutError(_describe_singularity(self._bordered.detach()[:-1, :-1], self.problem))
+        factors = lu_unless_singular(system, _SMALLEST_RCOND)
+        if factors is None:
+            raise SingularReadoutError(_describe_singularity(self._bordered.detach()[:-1, :-1], self.problem))
+        return factors
 
 
 def check_degrees(degrees: Tensor) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_gckm.errors import GCKMWarning, SingularReadoutError
 from torch_gckm.gram.dense_readout import check_degrees
 from torch_gckm.gram.gram import ReadoutProblem, ReadoutSolution
-from torch_gckm.numerics import one_norm_estimate
+from torch_gckm.gram.lu import lu_unless_singular
 
 _SMALLEST_RCOND = 1e-14
 _DEGREE_FLOOR = 1e-6
@@ -87,15 +87,8 @@ class LowRankReadout(ReadoutSolution):
         return torch.nn.functional.pad(self._panel[index].double(), (0, 1), value=1.0)
 
     def _check(self, system: Tensor) -> None:
-        factors, pivots, info = torch.linalg.lu_factor_ex(system)
-        if int(info) == 0:
-            inverse_norm = one_norm_estimate(
-                lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1)).squeeze(1),
-                lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1), adjoint=True).squeeze(1),
-                like=system,
-            )
-            if float(inverse_norm * torch.linalg.matrix_norm(system, ord=1)) < 1.0 / _SMALLEST_RCOND:
-                return
+        if lu_unless_singular(system, _SMALLEST_RCOND) is not None:
+            return
         raise SingularReadoutError(
             f"the readout's linear system is singular at eta = {self.problem.eta:g}, lambda1 = "
             f"{self.problem.lambda1:g}, lambda2 = {self.problem.lambda2:g}: groups of nodes may be joined to no label "
