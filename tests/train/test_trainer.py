@@ -210,8 +210,6 @@ def test_more_steps_continue_exactly(graph, tmp_path, learnable):
     history = Trainer(resumed, steps=6, progress=False, checkpoint=path).fit(graph)
     assert [r.loss for r in history] == [r.loss for r in expected]
     assert state_equal(whole, resumed)
-    if learnable:
-        assert 0.4 < float(history.best_step == 0 or resumed.layers[1].kernel.log_sigma2.detach().exp()) < 2.0
 
 
 def test_early_stopping_stays_stopped_when_resumed(graph, tmp_path):

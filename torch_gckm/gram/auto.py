@@ -43,4 +43,5 @@ class Auto(GramFactory):
         return cls(dense_below, LowRank(**low_rank))
 
     def __repr__(self) -> str:
-        return "Auto()"
+        default = Auto()
+        return "Auto()" if self.config() == default.config() else f"Auto({self.dense_below}, {self.low_rank!r})"

@@ -2,18 +2,15 @@ r"""The readout's linear system with an exact kernel matrix."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from torch_gckm.errors import DegreeError, SingularReadoutError
 from torch_gckm.gram.gram import ReadoutProblem, ReadoutSolution
-from torch_gckm.gram.lu import lu_unless_singular
+from torch_gckm.gram.lu import lu_unless_singular, solve_with_factors
 
 _SMALLEST_RCOND = 1e-13
 
@@ -59,7 +56,7 @@ class DenseReadout(ReadoutSolution):
 
     def _apply(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         right = torch.nn.functional.pad(labels, (0, 0, 0, 1))
-        solution: Tensor = _Solve.apply(self._system, *self._factors, right)
+        solution: Tensor = solve_with_factors(self._system, self._factors, right)
         return solution[:-1] * self.problem.eta, solution[-1], (self._bordered @ solution)[:-1]
 
     def _factorise(self, system: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,21 +94,3 @@ def _describe_singularity(matrix: Tensor, problem: ReadoutProblem) -> str:
         f"the readout's linear system is singular at eta = {problem.eta:g}, lambda1 = {problem.lambda1:g}, "
         f"lambda2 = {problem.lambda2:g}; change one of them, or the kernel's bandwidth"
     )
-
-
-class _Solve(torch.autograd.Function):
-    """Solve with a given LU factorisation; the backward pass solves with its transpose."""
-
-    @staticmethod
-    def forward(ctx: Any, system: Tensor, factors: Tensor, pivots: Tensor, right: Tensor) -> Tensor:
-        solution = torch.linalg.lu_solve(factors, pivots, right)
-        ctx.save_for_backward(factors, pivots, solution)
-        return solution
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, Tensor]:
-        factors, pivots, solution = ctx.saved_tensors
-        right = torch.linalg.lu_solve(factors, pivots, grad, adjoint=True)
-        system = -right @ solution.t() if ctx.needs_input_grad[0] else None
-        return system, None, None, right

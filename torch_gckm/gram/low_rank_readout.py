@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_gckm.errors import GCKMWarning, SingularReadoutError
 from torch_gckm.gram.dense_readout import check_degrees
 from torch_gckm.gram.gram import ReadoutProblem, ReadoutSolution
-from torch_gckm.gram.lu import lu_unless_singular
+from torch_gckm.gram.lu import lu_unless_singular, solve_with_factors
 
 _SMALLEST_RCOND = 1e-14
 _DEGREE_FLOOR = 1e-6
@@ -68,11 +68,12 @@ class LowRankReadout(ReadoutSolution):
         corner = torch.zeros_like(system)
         corner[-1, -1] = eta
         self._system = system - corner
-        self._check(self._system.detach())
+        self._factors = self._factorise(self._system.detach())
         labels = problem.labels(torch.float64)
         index = labelled.nonzero().squeeze(1)
         rows = self._rows(index)
-        solution = torch.linalg.solve(self._system, rows.t() @ (self._t[index].unsqueeze(1) * labels[index]))
+        right = rows.t() @ (self._t[index].unsqueeze(1) * labels[index])
+        solution = solve_with_factors(self._system, self._factors, right)
         self.bias = solution[-1]
         hidden = _times(panel, solution[:-1]) + self.bias
         self.scores = self._t.unsqueeze(1) * (hidden + residual.unsqueeze(1) * labels / eta)
@@ -80,15 +81,16 @@ class LowRankReadout(ReadoutSolution):
 
     def response(self, index: Tensor) -> Tensor:
         rows = self._t[index].unsqueeze(1) * self._rows(index)
-        block = rows @ torch.linalg.solve(self._system, rows.t())
+        block = rows @ solve_with_factors(self._system, self._factors, rows.t())
         return block + torch.diag(self._t[index] * self._residual[index] / self.problem.eta)
 
     def _rows(self, index: Tensor) -> Tensor:
         return torch.nn.functional.pad(self._panel[index].double(), (0, 1), value=1.0)
 
-    def _check(self, system: Tensor) -> None:
-        if lu_unless_singular(system, _SMALLEST_RCOND) is not None:
-            return
+    def _factorise(self, system: Tensor) -> tuple[Tensor, Tensor]:
+        factors = lu_unless_singular(system, _SMALLEST_RCOND)
+        if factors is not None:
+            return factors
         raise SingularReadoutError(
             f"the readout's linear system is singular at eta = {self.problem.eta:g}, lambda1 = "
             f"{self.problem.lambda1:g}, lambda2 = {self.problem.lambda2:g}: groups of nodes may be joined to no label "

@@ -82,7 +82,6 @@ def pivoted_cholesky(
         if chosen.numel() == 0:  # Their residual was nothing but rounding.
             residual[proposals] = 0.0
             continue
-        picked = rows.rows(chosen.to(rows.device))
         if rank == 0:
             precise = rows.to(torch.float64)
             column = kernel(precise, precise.rows(chosen.to(rows.device))).squeeze(1)
@@ -97,7 +96,8 @@ def pivoted_cholesky(
         else:
             assert first is not None
             if precise is None:
-                block = kernel(rows, picked).addmm_(panel[:, :rank], panel[chosen, :rank].t(), alpha=-1.0)
+                block = kernel(rows, rows.rows(chosen.to(rows.device)))
+                block.addmm_(panel[:, :rank], panel[chosen, :rank].t(), alpha=-1.0)
             else:
                 block = kernel(precise, precise.rows(chosen.to(rows.device)))
                 block = block.addr_(first, first[chosen], alpha=-1.0).to(rows.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -304,6 +304,10 @@ class GCKMConv(FittedModule):
         else:
             aggregated = DenseFeatures(self.aggregation(x, edge_index, edge_weight))
         return Views({"h": aggregated, "x": x}) if "x" in self.kernel.views else aggregated
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._described = None  # It belongs to the state that is replaced.
+        super()._load_from_state_dict(*args, **kwargs)
 
     def _fingerprint(
         self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None

@@ -319,7 +319,7 @@ class SemiSupRKMReadout(FittedModule):
             raise NotFittedError("the readout is not fitted; call readout(h, y, train_mask) first")
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._solution = None  # It belongs to the state that is replaced.
+        self._solution = self._described = None  # They belong to the state that is replaced.
         self._gram_cache.clear()
         super()._load_from_state_dict(*args, **kwargs)
 
