@@ -4,7 +4,7 @@ import torch
 from torch_gckm.cache import LastCall
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import load_tensors, save_tensors, write_atomically
-from torch_gckm.numerics import check_finite, fix_signs, one_norm_estimate
+from torch_gckm.numerics import check_finite, fix_signs, one_norm_estimate, with_gradient
 
 
 def test_one_norm_estimate_is_a_tight_lower_bound():
@@ -24,6 +24,15 @@ def test_one_norm_estimate_of_zero_is_zero():
 def test_fix_signs_makes_the_largest_entry_positive():
     x = torch.tensor([[1.0, -2.0], [-3.0, 1.0]])
     assert torch.equal(fix_signs(x), torch.tensor([[-1.0, 2.0], [3.0, -1.0]]))
+
+
+def test_with_gradient_attaches_what_was_computed_elsewhere():
+    x, y = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([3.0], requires_grad=True)
+    value = 5.0 * with_gradient(torch.tensor(7.0), [x, y], [torch.tensor([1.0, -1.0]), None])
+    assert value.item() == 35.0
+    value.backward()
+    assert x.grad.tolist() == [5.0, -5.0]
+    assert y.grad is None
 
 
 def test_check_finite_counts_and_names_the_first_row():

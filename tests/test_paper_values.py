@@ -40,12 +40,14 @@ def test_few_labels(data_root, name, accuracy, tolerance):
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "exact"), [("cora", 80.35), ("citeseer", 66.81)])
 def test_few_labels_at_low_rank(data_root, name, exact):
-    """Not below the exact matrix by more than 0.3 points."""
+    """On average over the choice of landmarks, not below the exact matrix by more than 0.3 points."""
     data = load(name, data_root, split="few_labels")
-    model = GCKM(data.num_features, (64, 16), int(data.y.max()) + 1, **SETTINGS[name])
-    history = Trainer(model, steps=0, progress=False).fit(data)
-    assert model.layers[0].landmarks.numel() > 0
-    assert 100 * history.best.test_acc > exact - 0.3
+    accuracies = []
+    for seed in range(4):
+        gram = LowRank(seed=seed)
+        model = GCKM(data.num_features, (64, 16), int(data.y.max()) + 1, gram=gram, **SETTINGS[name])
+        accuracies.append(100 * Trainer(model, steps=0, progress=False).fit(data).best.test_acc)
+    assert sum(accuracies) / len(accuracies) > exact - 0.3
 
 
 @pytest.mark.data

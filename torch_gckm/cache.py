@@ -45,6 +45,11 @@ class LastCall(Generic[T]):
             self._inputs, self._stamps, self._result = inputs, tuple(map(_stamp, inputs)), result
         return result
 
+    @property
+    def last(self) -> T | None:
+        """The remembered result, if any."""
+        return self._result
+
     def clear(self) -> None:
         """Forget everything."""
         self._inputs, self._stamps, self._result = (), (), None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from torch_gckm.errors import InvalidInputError
 
@@ -47,6 +49,24 @@ def one_norm_estimate(
         x = torch.zeros_like(x)
         x[peak] = 1.0
     return estimate
+
+
+class _WithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradients: Sequence[Tensor | None], *inputs: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return value.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *(None if g is None else grad.to(g) * g for g in ctx.gradients)
+
+
+def with_gradient(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> Tensor:
+    """A number that was computed without autograd, as a function of ``inputs`` with these known gradients."""
+    result: Tensor = _WithGradient.apply(value, gradients, *inputs)
+    return result
 
 
 def fix_signs(vectors: Tensor) -> Tensor:

@@ -73,6 +73,10 @@ class ReadoutSolution(ABC):
             ``[b, b]``
         """
 
+    def leverage(self, index: Tensor) -> Tensor:
+        r"""The diagonal of :meth:`response`, ``[b]``."""
+        return self.response(index).diagonal()
+
 
 class Gram(ABC):
     """A kernel matrix as an operator.
@@ -111,6 +115,9 @@ class Gram(ABC):
     @abstractmethod
     def describe(self) -> str:
         """What represents the matrix, in a few words."""
+
+    def release(self) -> None:  # noqa: B027  # Not every representation has something to free.
+        """Free what is large and can be computed again."""
 
     @abstractmethod
     def matmul(self, v: Tensor) -> Tensor:

@@ -2,22 +2,20 @@ r"""A low-rank kernel matrix: linear in the number of nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.gram.gram import Gram, GramFactory, ReadoutProblem
+from torch_gckm.gram.landmark_form import form_with_gradient
 from torch_gckm.gram.low_rank_readout import LowRankReadout
 from torch_gckm.gram.memory import require_memory
-from torch_gckm.gram.pivoted_cholesky import Factor, pivoted_cholesky
+from torch_gckm.gram.pivoted_cholesky import WIDE, Factor, pivoted_cholesky
+from torch_gckm.gram.products import row_blocks, symmetric_product, times_upper
 from torch_gckm.kernels import Kernel, Rows
 from torch_gckm.numerics import fix_signs
-
-_BLOCK_ENTRIES = 2**24  # Panels are passed through in blocks of so many entries.
 
 
 class LowRank(GramFactory):
@@ -74,6 +72,8 @@ class LowRankGram(Gram):
         self._landmarks = landmarks
         self._factor: Factor | None = None
         self._root: Tensor | None = None
+        self._is_wide = False
+        self._error: float | None = None
 
     @property
     def landmarks(self) -> Tensor:
@@ -84,11 +84,13 @@ class LowRankGram(Gram):
 
     def tracking(self, rows: Rows) -> LowRankGram:
         gram = LowRankGram(self.options, self.kernel, rows, self.landmarks, self.centred, self.min_rank)
-        gram._factor, gram._root = self._factor, self._root
+        gram._factor, gram._root, gram._is_wide = self._factor, self._root, self._is_wide
         return gram
 
     def describe(self) -> str:
-        return f"rank {self.landmarks.numel()} of {self.num_nodes}, error {self.factor().error:.2g}"
+        if self._error is None:
+            self._error = self.factor().error
+        return f"rank {self.landmarks.numel()} of {self.num_nodes}, error {self._error:.2g}"
 
     def factor(self) -> Factor:
         """The factor :math:`F` (centred for a layer) and the residual; without gradients."""
@@ -97,19 +99,22 @@ class LowRankGram(Gram):
                 self._factor = self._choose() if self._landmarks is None else self._refactor()
         return self._factor
 
+    def release(self) -> None:
+        _ = self.landmarks, self.describe()
+        self._factor = None
+
     def matmul(self, v: Tensor) -> Tensor:
         with torch.no_grad():
             if not self.centred:
                 panel, residual = self.factor().panel, self.factor().residual
                 return panel @ (panel.t() @ v) + residual.to(v.dtype).unsqueeze(1) * v
-            weights = self._solve(self._project(v)).to(v.dtype)
-            return torch.cat([self._columns(block) @ weights for block in self._blocks()])
+            return self._times_columns(self.rows, self._solve(self._project(v)), v)
 
     def centred_quadratic(self, h: Tensor) -> Tensor:
-        if not (self.is_constant and self.centred):
+        if self._factor is None or not (self.is_constant and self.centred):
             return super().centred_quadratic(h)
         # The panel is constant and centred: two thin products.
-        return (self.factor().panel.t() @ h).square().sum()
+        return (self._factor.panel.t() @ h).square().sum()
 
     def bilinear(self, u: Tensor, v: Tensor) -> Tensor:
         r"""See :meth:`Gram.bilinear`; the landmarks are fixed, and the residual diagonal counts as constant.
@@ -119,21 +124,14 @@ class LowRankGram(Gram):
         the gradient of :math:`\mathrm{Tr}(u' K_{nS} K_{SS}^{-1} K_{Sn} v)`: no factorisation is
         differentiated, and no term costs :math:`n m^2`.
         """
-        blocks = list(self._blocks())
-        columns = self._columns(blocks[0]) if len(blocks) == 1 else None
         with torch.no_grad():
-            weights_u = self._solve(self._project(u, columns)).to(u.dtype)
-            weights_v = weights_u if u is v else self._solve(self._project(v, columns)).to(v.dtype)
-        if columns is not None:
-            total = _form(columns, u, v, weights_u, weights_v)
-        else:  # Computed again in the backward pass, so that never more than one block exists.
-            total = torch.zeros((), dtype=u.dtype, device=u.device)
-            for block in blocks:
-                total = total + checkpoint(
-                    self._block_form, block, u, v, weights_u, weights_v, use_reentrant=False, preserve_rng_state=False
-                )
-        core = self.kernel(self.rows.rows(self.landmarks))
-        total = total - (weights_u * (core @ weights_v)).sum()
+            projected = self._project(u if u is v else torch.cat([u, v], dim=1))
+            weights = self._solve(projected)
+            weights_u, weights_v = weights[:, : u.size(1)], weights[:, -v.size(1) :]
+            total = (projected[:, : u.size(1)] * weights_v).sum().to(u.dtype)
+        if torch.is_grad_enabled():
+            rows = self._in_precision(self.rows)
+            total = form_with_gradient(total, self.kernel, rows, self.landmarks, (u, v), (weights_u, weights_v))
         if not self.centred:
             total = total + (self.factor().residual.to(u.dtype) * (u * v).sum(dim=1)).sum()
         return total
@@ -142,16 +140,18 @@ class LowRankGram(Gram):
         with torch.no_grad():
             self.min_rank = max(self.min_rank, 2 * count)
             panel = self.factor().panel
-            values, vectors = torch.linalg.eigh((panel.t() @ panel).double())
+            values, vectors = torch.linalg.eigh(symmetric_product(panel))
             top = slice(max(0, values.numel() - count), None)
             values, vectors = values[top].flip(0), vectors[:, top].flip(1)
             keep = values > values.numel() * torch.finfo(panel.dtype).eps * values.clamp(min=0).max()
             values, vectors = values[keep], vectors[:, keep]
-            h = (panel @ (vectors * values.rsqrt()).to(panel.dtype)).double()
+            h = panel @ (vectors * values.rsqrt()).to(panel.dtype)
             # Once more, so that the columns are orthonormal to the last digit of their type.
-            small, rotation = torch.linalg.eigh(h.t() @ h)
-            h = h @ ((rotation * small.rsqrt()) @ rotation.t())
-            return values.to(panel.dtype), fix_signs(h).to(panel.dtype)
+            small, rotation = torch.linalg.eigh(symmetric_product(h, dtype=torch.float64))
+            rotation = (rotation * small.rsqrt()) @ rotation.t()
+            for block in row_blocks(h):
+                h[block] = (h[block].double() @ rotation).to(h.dtype)
+            return values.to(panel.dtype), fix_signs(h)
 
     def solve_readout(self, problem: ReadoutProblem) -> LowRankReadout:
         if self.is_constant or not torch.is_grad_enabled():
@@ -168,12 +168,7 @@ class LowRankGram(Gram):
 
     def cross_matmul(self, new: Rows, v: Tensor) -> Tensor:
         with torch.no_grad():
-            weights = self._solve(self._project(v)).to(v.dtype)
-            marks = self.rows.rows(self.landmarks)
-            step = max(1, _BLOCK_ENTRIES // max(self.landmarks.numel(), 1))
-            blocks = (new.rows(slice(start, start + step)) for start in range(0, new.num_rows, step))
-            parts = [self.kernel(block, marks) @ weights for block in blocks]
-            return torch.cat(parts) if parts else v.new_zeros(0, v.size(1))
+            return self._times_columns(new, self._solve(self._project(v)), v)
 
     def _choose(self) -> Factor:
         rank = min(self.options.max_rank, self.num_nodes)
@@ -195,61 +190,70 @@ class LowRankGram(Gram):
 
     def _refactor(self) -> Factor:
         """The factor of given landmarks."""
-        marks = self.landmarks
+        order = self.landmarks.numel()
         inverse = torch.linalg.solve_triangular(
-            self._cholesky(), torch.eye(marks.numel(), dtype=torch.float64, device=marks.device), upper=False
+            self._cholesky(), torch.eye(order, dtype=torch.float64, device=self.landmarks.device), upper=False
         ).t()
-        inverse = inverse.to(self.rows.dtype)
-        panel = torch.empty(self.num_nodes, marks.numel(), dtype=self.rows.dtype, device=self.rows.device)
+        panel = torch.empty(self.num_nodes, order, dtype=self.rows.dtype, device=self.rows.device)
+        first = torch.empty(self.num_nodes, dtype=torch.float64, device=self.rows.device)
         residual = self.diagonal().double()
         trace = float(residual.sum())
-        for block in self._blocks():
-            torch.mm(self._columns(block), inverse, out=panel[block])
-            residual[block] -= panel[block].square().sum(dim=1).double()
-        residual = residual.clamp_(min=0.0).index_fill_(0, marks, 0.0)
-        mean = panel.mean(dim=0)
-        trace -= float(mean.double().square().sum()) * self.num_nodes
+        marks = self._landmark_rows()
+        for block in self.rows.blocks(order):
+            columns = self._columns(self.rows.block(block), marks)
+            values = panel[block] if columns.dtype == panel.dtype else torch.empty_like(columns)
+            times_upper(columns, inverse.to(columns.dtype), out=values)
+            residual[block] -= torch.linalg.vector_norm(values, dim=1).double().square()
+            first[block], panel[block] = values[:, 0], values
+        residual = residual.clamp_(min=0.0).index_fill_(0, self.landmarks, 0.0)
+        mean = panel.mean(dim=0).double()
+        mean[0] = first.mean()
+        trace -= float(mean.square().sum()) * self.num_nodes
         if self.centred:
-            panel -= mean
-        return Factor(marks, panel, residual, float(residual.sum()) / trace)
+            panel -= mean.to(panel.dtype)
+            panel[:, 0] = first - mean[0]  # The one column that may be almost constant.
+        return Factor(self.landmarks, panel, residual, float(residual.sum()) / trace)
 
     def _cholesky(self) -> Tensor:
         """The Cholesky root of the landmarks' kernel matrix, in double precision."""
         if self._root is None:
             with torch.no_grad():
                 core = self.kernel(self.rows.detach().rows(self.landmarks).to(torch.float64))
+                self._is_wide = float(core.mean() / core.diagonal().mean()) > 1.0 - WIDE
                 self._root = torch.linalg.cholesky(_with_jitter(core))
         return self._root
 
     def _solve(self, right: Tensor) -> Tensor:
         return torch.cholesky_solve(right.double(), self._cholesky())
 
-    def _project(self, v: Tensor, columns: Tensor | None = None) -> Tensor:
-        """``K_nS' v``, from the given columns or in blocks."""
-        if columns is not None:
-            return columns.t() @ v
+    def _project(self, v: Tensor) -> Tensor:
+        """``K_nS' v`` in double precision, a block of rows at a time."""
         total = torch.zeros(self.landmarks.numel(), v.size(1), dtype=torch.float64, device=v.device)
-        for block in self._blocks():
-            total += self._columns(block).t() @ v[block]
+        rows, marks = self.rows.detach(), self._landmark_rows().detach()
+        for block in rows.blocks(self.landmarks.numel()):
+            columns = self._columns(rows.block(block), marks)
+            total += columns.t() @ v[block].to(columns.dtype)
         return total
 
-    def _columns(self, block: slice) -> Tensor:
-        whole = block == slice(0, self.num_nodes)
-        return self.kernel(self.rows if whole else self.rows.rows(block), self.rows.rows(self.landmarks))
+    def _times_columns(self, rows: Rows, weights: Tensor, like: Tensor) -> Tensor:
+        """The kernel columns of the landmarks at some rows, times ``weights``."""
+        result = like.new_empty(rows.num_rows, weights.size(1))
+        marks = self._landmark_rows()
+        for block in rows.blocks(self.landmarks.numel()):
+            columns = self._columns(rows.block(block), marks)
+            result[block] = columns @ weights.to(columns.dtype)
+        return result
 
-    def _block_form(self, block: slice, u: Tensor, v: Tensor, weights_u: Tensor, weights_v: Tensor) -> Tensor:
-        part = u[block]
-        return _form(self._columns(block), part, part if u is v else v[block], weights_u, weights_v)
+    def _landmark_rows(self) -> Rows:
+        return self.rows.rows(self.landmarks)
 
-    def _blocks(self) -> Iterator[slice]:
-        step = max(1, _BLOCK_ENTRIES // max(self.landmarks.numel(), 1))
-        for start in range(0, self.num_nodes, step):
-            yield slice(start, min(start + step, self.num_nodes))
+    def _columns(self, rows: Rows, marks: Rows) -> Tensor:
+        return self.kernel(self._in_precision(rows), self._in_precision(marks))
 
-
-def _form(columns: Tensor, u: Tensor, v: Tensor, weights_u: Tensor, weights_v: Tensor) -> Tensor:
-    first = (u * (columns @ weights_v)).sum()
-    return 2.0 * first if u is v else first + (v * (columns @ weights_u)).sum()
+    def _in_precision(self, rows: Rows) -> Rows:
+        """The rows as they are, or in double precision if the kernel is almost constant on them."""
+        self._cholesky()
+        return rows.to(torch.float64) if self._is_wide else rows
 
 
 def _with_jitter(core: Tensor) -> Tensor:

@@ -11,10 +11,10 @@ from torch_gckm.errors import GCKMWarning, SingularReadoutError
 from torch_gckm.gram.dense_readout import check_degrees
 from torch_gckm.gram.gram import ReadoutProblem, ReadoutSolution
 from torch_gckm.gram.lu import lu_unless_singular, solve_with_factors
+from torch_gckm.gram.products import row_blocks, symmetric_product
 
 _SMALLEST_RCOND = 1e-14
 _DEGREE_FLOOR = 1e-6
-_BLOCK_ENTRIES = 2**23
 _DOUBLE_BELOW = 1e10
 
 
@@ -84,6 +84,11 @@ class LowRankReadout(ReadoutSolution):
         block = rows @ solve_with_factors(self._system, self._factors, rows.t())
         return block + torch.diag(self._t[index] * self._residual[index] / self.problem.eta)
 
+    def leverage(self, index: Tensor) -> Tensor:
+        rows = self._t[index].unsqueeze(1) * self._rows(index)
+        solved = solve_with_factors(self._system, self._factors, rows.t()).t()
+        return (rows * solved).sum(dim=1) + self._t[index] * self._residual[index] / self.problem.eta
+
     def _rows(self, index: Tensor) -> Tensor:
         return torch.nn.functional.pad(self._panel[index].double(), (0, 1), value=1.0)
 
@@ -106,13 +111,9 @@ def _weighted_gram(panel: Tensor, weight: Tensor) -> Tensor:
     order = panel.size(1)
     # Sums of a few thousand single-precision products are exact enough where double ones would take minutes.
     dtype = torch.float64 if panel.size(0) * order**2 < _DOUBLE_BELOW else panel.dtype
-    total = torch.zeros(order + 1, order + 1, dtype=torch.float64, device=panel.device)
-    for block in _blocks(panel):
-        part = panel[block].to(dtype)
-        scaled = weight[block].to(dtype).unsqueeze(1) * part
-        total[:-1, :-1] += part.t() @ scaled
-        total[-1, :-1] += scaled.sum(dim=0)
-    total[:-1, -1] = total[-1, :-1]
+    total = torch.empty(order + 1, order + 1, dtype=torch.float64, device=panel.device)
+    total[:-1, :-1] = symmetric_product(panel, weight, dtype)
+    total[-1, :-1] = total[:-1, -1] = panel.t() @ weight.to(panel.dtype)
     total[-1, -1] = weight.sum()
     return total
 
@@ -121,9 +122,4 @@ def _times(panel: Tensor, v: Tensor) -> Tensor:
     """``panel @ v`` in double precision, in blocks."""
     if panel.requires_grad:
         return panel.double() @ v
-    return torch.cat([panel[block].double() @ v for block in _blocks(panel)])
-
-
-def _blocks(panel: Tensor) -> list[slice]:
-    step = max(1, _BLOCK_ENTRIES // max(panel.size(1), 1))
-    return [slice(start, start + step) for start in range(0, panel.size(0), step)]
+    return torch.cat([panel[block].double() @ v for block in row_blocks(panel)])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torch_gckm.kernels import Kernel, Rows
 
-_WIDE = 0.1  # Below this share of the trace, what one pivot leaves is computed in double precision.
+WIDE = 0.1  # Below this share of the trace, what one pivot leaves is computed in double precision.
 
 
 @dataclass
@@ -65,61 +65,91 @@ def pivoted_cholesky(
     max_rank = min(max_rank, size)
     generator = np.random.default_rng(seed)
     residual = kernel(rows, diag=True).double().cpu()
-    diagonal, trace = residual.clone(), float(residual.sum())
-    floor = torch.zeros_like(residual)
+    trace = float(residual.sum())
     panel = torch.empty(size, max_rank, dtype=rows.dtype, device=rows.device)
     landmarks = torch.empty(max_rank, dtype=torch.long)
-    first: Tensor | None = None
-    precise: Rows | None = None
     mean_energy, rank = 0.0, 0
+    columns = _Columns(kernel, rows, panel)
     while rank < max_rank:
         left = float(residual.sum())
         if left <= 1e-14 * trace or (rank >= min_rank and left <= tol * (trace - mean_energy)):
             break
         count = 1 if rank == 0 else min(block_size, max(8, rank), max_rank - rank)
         proposals = _propose(residual, count, generator)
-        chosen = proposals if rank == 0 else _accept(kernel, rows, panel[:, :rank], residual, proposals, generator)
+        chosen, block = _accept(columns.among(proposals, rank), residual[proposals], generator)
         if chosen.numel() == 0:  # Their residual was nothing but rounding.
             residual[proposals] = 0.0
             continue
+        chosen = proposals[chosen]
+        total, squares = columns.append(chosen, block, rank)
+        mean_energy += float(total.square().sum()) / size
         if rank == 0:
-            precise = rows.to(torch.float64)
-            column = kernel(precise, precise.rows(chosen.to(rows.device))).squeeze(1)
-            first = column / column[chosen].sqrt()
-            block = first.unsqueeze(1).clone()
-            left_of_it = diagonal - first.cpu().square()
-            if rows.dtype == torch.float64 or float(left_of_it.sum()) > _WIDE * trace:
-                precise = None
-            # What rounding leaves of a row that is explained completely.
-            rounded = diagonal if precise is None else left_of_it
-            floor = 64 * torch.finfo(torch.float64).eps * diagonal + 16 * torch.finfo(rows.dtype).eps * rounded
-        else:
-            assert first is not None
-            if precise is None:
-                block = kernel(rows, rows.rows(chosen.to(rows.device)))
-                block.addmm_(panel[:, :rank], panel[chosen, :rank].t(), alpha=-1.0)
-            else:
-                block = kernel(precise, precise.rows(chosen.to(rows.device)))
-                block = block.addr_(first, first[chosen], alpha=-1.0).to(rows.dtype)
-                block.addmm_(panel[:, 1:rank], panel[chosen, 1:rank].t(), alpha=-1.0)
-            block = block @ _inverse_root(block[chosen]).to(block.dtype)
-        stop = rank + block.size(1)
-        panel[:, rank:stop] = block
-        landmarks[rank:stop] = chosen
-        mean_energy += float(block.sum(dim=0).double().square().sum()) / size
-        residual -= block.square_().sum(dim=1).double().cpu()
+            floor = columns.choose_precision(residual, squares)
+        residual -= squares
         residual[chosen] = 0.0
         residual[residual < floor] = 0.0
-        rank = stop
+        landmarks[rank : rank + len(chosen)] = chosen
+        rank += len(chosen)
     if centred and rank:
-        assert first is not None
-        panel[:, 0] = (first - first.mean()).to(panel.dtype)
-        panel[:, 1:rank] -= panel[:, 1:rank].mean(dim=0)
+        columns.centre(rank)
     scale = trace - mean_energy
     error = float(residual.sum()) / scale if scale > 0 else 0.0
     if rank < max_rank:
         panel = panel[:, :rank].contiguous()
     return Factor(landmarks[:rank].to(rows.device), panel, residual.to(rows.device), error)
+
+
+class _Columns:
+    """Residual kernel columns, evaluated in blocks of rows, and what they add to the panel."""
+
+    def __init__(self, kernel: Kernel, rows: Rows, panel: Tensor) -> None:
+        self.kernel, self.rows, self.panel = kernel, rows, panel
+        self.first = torch.empty(rows.num_rows, 1, dtype=torch.float64, device=rows.device)
+        self.is_wide = True  # Not known before the first column.
+
+    def among(self, nodes: Tensor, rank: int) -> Tensor:
+        """The residual kernel matrix of some nodes, in double precision."""
+        at = nodes.to(self.rows.device)
+        part = self.panel[at, :rank].double()
+        part[:, :1] = self.first[at, : part.size(1)]
+        left: Tensor = self.kernel(self.rows.rows(at).to(torch.float64)) - part @ part.t()
+        return left
+
+    def append(self, chosen: Tensor, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+        """Write the columns of the chosen nodes to the panel; returns their sums and the rows' sums of squares."""
+        at, stop = chosen.to(self.rows.device), rank + len(chosen)
+        inverse = _inverse_root(block)
+        dtype = torch.float64 if rank == 0 else self.rows.dtype
+        marks, pivots = self.rows.rows(at), self.panel[at, :rank].t()
+        precise = marks.to(torch.float64) if self.is_wide else marks
+        total = torch.zeros(len(chosen), dtype=torch.float64, device=self.rows.device)
+        squares = torch.empty(self.rows.num_rows, dtype=torch.float64)
+        for part in self.rows.blocks(len(chosen)):
+            rows, panel = self.rows.block(part), self.panel[part]
+            values = self.kernel(rows.to(precise.dtype), precise)
+            if rank:
+                skip = int(self.is_wide)  # Taken out before precision is given up.
+                if skip:
+                    values = values.addmm_(self.first[part], self.first[at].t(), alpha=-1.0).to(dtype)
+                values.addmm_(panel[:, skip:rank], pivots[skip:], alpha=-1.0)
+            values = values @ inverse.to(dtype)
+            if rank == 0:
+                self.first[part] = values
+            panel[:, rank:stop] = values
+            total += values.sum(dim=0)
+            squares[part] = values.square_().sum(dim=1).cpu()
+        return total, squares
+
+    def choose_precision(self, diagonal: Tensor, squares: Tensor) -> Tensor:
+        """Whether what the first column leaves needs double precision, and what rounding will leave of each row."""
+        left, eps = diagonal - squares, torch.finfo(self.rows.dtype).eps
+        self.is_wide = self.rows.dtype != torch.float64 and float(left.sum()) <= WIDE * float(diagonal.sum())
+        return 64 * torch.finfo(torch.float64).eps * diagonal + 16 * eps * (left if self.is_wide else diagonal)
+
+    def centre(self, rank: int) -> None:
+        """Subtract the column means, the first one's before it is rounded."""
+        self.panel[:, 1:rank] -= self.panel[:, 1:rank].mean(dim=0)
+        self.panel[:, :1] = self.first - self.first.mean()
 
 
 def _propose(residual: Tensor, count: int, generator: np.random.Generator) -> Tensor:
@@ -129,27 +159,27 @@ def _propose(residual: Tensor, count: int, generator: np.random.Generator) -> Te
     return torch.from_numpy(np.minimum(drawn, residual.numel() - 1))
 
 
-def _accept(
-    kernel: Kernel, rows: Rows, panel: Tensor, residual: Tensor, proposals: Tensor, generator: np.random.Generator
-) -> Tensor:
-    """Keep a proposal with the share of its residual that the proposals kept before it have left."""
-    at = proposals.to(rows.device)
-    part = panel[at].double()
-    left = (kernel(rows.rows(at).to(torch.float64)) - part @ part.t()).cpu().numpy()
-    before = residual[proposals].numpy()
-    chance = generator.random(len(before))
+def _accept(block: Tensor, before: Tensor, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Keep a proposal with the share of its residual that the proposals kept before it have left.
+
+    Returns:
+        The places of the proposals kept, and their part of the block.
+    """
+    left, residual = block.cpu().numpy().copy(), before.numpy()
+    chance = generator.random(len(residual))
     kept = []
-    for i in range(len(before)):
-        if left[i, i] > max(chance[i] * before[i], 1e-3 * before[i]):
+    for i in range(len(residual)):
+        if left[i, i] > max(chance[i], 1e-3) * residual[i]:
             kept.append(i)
             left -= np.outer(left[:, i], left[i] / left[i, i])
-    return proposals[torch.tensor(kept, dtype=torch.long)]
+    places = torch.tensor(kept, dtype=torch.long)
+    at = places.to(block.device)
+    return places, block[at][:, at]
 
 
 def _inverse_root(block: Tensor) -> Tensor:
     """The matrix that turns residual columns into columns of the factor: the inverse transpose of a Cholesky root."""
-    wide = block.double()
-    wide = (wide + wide.t()) / 2
+    wide = (block + block.t()) / 2
     eye = torch.eye(wide.size(0), dtype=wide.dtype, device=wide.device)
     largest = wide.diagonal().abs().max()
     for jitter in (0.0, 1e-12, 1e-9, 1e-6, 1e-3):  # Rounding may leave the block a little indefinite.

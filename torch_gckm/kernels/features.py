@@ -8,8 +8,8 @@ every kernel. :class:`Views` bundles several of them under names.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Union
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, Union
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch_gckm.errors import InvalidInputError, ViewError
 
 DEFAULT_VIEW = "h"
+_BLOCK_ENTRIES = 2**21  # Arrays of this size stay in the allocator's hands; larger ones are mapped anew each time.
 Index = Union[slice, Tensor]
 FeaturesLike = Union[Tensor, "Rows", Mapping[str, Union[Tensor, "Features"]]]
 
@@ -57,12 +58,71 @@ class Rows(ABC):
         """The same rows, cut from the autograd graph."""
 
     @abstractmethod
+    def leaves(self) -> Rows:
+        """The same rows as a new start for gradients, where gradients flow to them."""
+
+    @abstractmethod
+    def inputs(self) -> list[Tensor]:
+        """The matrices that gradients flow to."""
+
+    @abstractmethod
     def view(self, name: str) -> Features:
         """The features called ``name``."""
+
+    @property
+    def block_entries(self) -> int:
+        """How many kernel values to evaluate at a time."""
+        return _BLOCK_ENTRIES
+
+    @property
+    def row_entries(self) -> int:
+        """How many numbers hold a row."""
+        return 1
+
+    def blocks(self, width: int) -> Iterator[slice]:
+        """Slices that cover all rows, such that ``width`` values a row make an array of moderate size."""
+        step = max(1, self.block_entries // max(width, self.row_entries))
+        for start in range(0, self.num_rows, step):
+            yield slice(start, min(start + step, self.num_rows))
+
+    def block(self, block: slice) -> Rows:
+        """The rows of one slice; these rows themselves if it covers them all."""
+        return self if block == slice(0, self.num_rows) else self.rows(block)
 
     def tensors(self, names: Iterable[str]) -> dict[str, Tensor]:
         """The named views as plain tensors, to be stored."""
         return {name: self.view(name).stored() for name in names}
+
+
+class Origin(NamedTuple):
+    """The matrix that rows were taken from, and which ones."""
+
+    matrix: object
+    numbers: Tensor | None = None
+
+    def pick(self, index: Index, num_rows: int, device: torch.device) -> Origin:
+        """The origin of the rows ``index`` of ``num_rows`` rows with this origin."""
+        if self.numbers is not None:
+            return Origin(self.matrix, self.numbers[index])
+        if isinstance(index, slice) or index.dtype == torch.bool:
+            index = torch.arange(num_rows, device=device)[index]
+        return Origin(self.matrix, index)
+
+    def shared(self, other: Origin, num_rows: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
+        """Positions ``(i, j)`` of the same row here and there, or ``None`` if the matrices differ."""
+        if self.matrix is not other.matrix:
+            return None
+        if self.numbers is None:
+            there = torch.arange(num_rows, device=device) if other.numbers is None else other.numbers
+            return there, torch.arange(there.numel(), device=device)
+        if other.numbers is None:
+            return torch.arange(num_rows, device=device), self.numbers
+        ordered, order = other.numbers.sort()
+        first = torch.searchsorted(ordered, self.numbers)
+        count = torch.searchsorted(ordered, self.numbers, right=True) - first
+        here = torch.repeat_interleave(count)  # A row may occur more than once on either side.
+        within = torch.arange(here.numel(), device=device) - (count.cumsum(0) - count)[here]
+        return here, order[first[here] + within]
 
 
 class Features(Rows):
@@ -91,6 +151,9 @@ class Features(Rows):
     def detach(self) -> Features: ...
 
     @abstractmethod
+    def leaves(self) -> Features: ...
+
+    @abstractmethod
     def mean(self) -> Tensor:
         """The mean row, ``[d]``."""
 
@@ -102,10 +165,6 @@ class Features(Rows):
         """The rows as a tensor that :func:`as_rows` turns into such features again."""
         return self.dense()
 
-    def entries_from(self, source: Features) -> tuple[Tensor, Tensor] | None:
-        """If these are rows of ``source``, the positions ``(number there, number here)`` of each."""
-        return None
-
     def offset(self) -> Tensor | None:
         """A row to measure distances from where the features lie far from the origin, else ``None``."""
         return None
@@ -114,9 +173,12 @@ class Features(Rows):
         """The rows minus ``offset``, or ``None`` if the form of storage does not allow it."""
         return None
 
-    @abstractmethod
+    origin: Origin
+    """Where these rows come from; rows of one matrix know each other again."""
+
     def shared_entries(self, other: Features) -> tuple[Tensor, Tensor] | None:
         """Positions ``(i, j)`` known to hold the same row in ``self`` and ``other``, or ``None``."""
+        return self.origin.shared(other.origin, self.num_rows, self.device)
 
     def view(self, name: str) -> Features:
         if name != DEFAULT_VIEW:
@@ -127,17 +189,17 @@ class Features(Rows):
 class DenseFeatures(Features):
     """Features held as a strided matrix."""
 
-    def __init__(self, x: Tensor, origin: tuple[Features, Index] | None = None) -> None:
+    def __init__(self, x: Tensor, origin: Origin | None = None) -> None:
         if x.dim() != 2:
             raise InvalidInputError(f"features must be a matrix [num_nodes, channels], got shape {tuple(x.shape)}")
-        if not x.is_floating_point():
-            x = x.to(torch.get_default_dtype())
-        self.x = x
-        self._origin = origin
+        self.origin = Origin(x) if origin is None else origin
+        self.x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
         self._offset: tuple[Tensor | None] | None = None
+        self._sq_norm: tuple[int, Tensor] | None = None
 
     num_rows = property(lambda self: self.x.size(0))
     num_columns = property(lambda self: self.x.size(1))
+    row_entries = property(lambda self: max(1, self.x.size(1)))
     dtype = property(lambda self: self.x.dtype)
     device = property(lambda self: self.x.device)
     requires_grad = property(lambda self: self.x.requires_grad)
@@ -149,10 +211,14 @@ class DenseFeatures(Features):
         return self.x @ other_rows.t()
 
     def sq_norm(self) -> Tensor:
-        return self.x.square().sum(dim=1)
+        if self.requires_grad or self.x.is_inference():
+            return _sq_norm(self.x)
+        if self._sq_norm is None or self._sq_norm[0] != self.x._version:
+            self._sq_norm = (self.x._version, _sq_norm(self.x))
+        return self._sq_norm[1]
 
     def rows(self, index: Index) -> DenseFeatures:
-        return DenseFeatures(self.x[index], origin=(self, index))
+        return DenseFeatures(self.x[index], self.origin.pick(index, self.num_rows, self.device))
 
     def mean(self) -> Tensor:
         return self.x.mean(dim=0)
@@ -167,35 +233,26 @@ class DenseFeatures(Features):
         return self._offset[0]
 
     def shifted(self, offset: Tensor) -> DenseFeatures:
-        return DenseFeatures(self.x - offset)
+        return DenseFeatures(self.x - offset, self.origin)
 
     def to(self, dtype: torch.dtype) -> DenseFeatures:
-        return self if dtype == self.x.dtype else DenseFeatures(self.x.to(dtype))
+        return self if dtype == self.x.dtype else DenseFeatures(self.x.to(dtype), self.origin)
 
     def detach(self) -> DenseFeatures:
-        return DenseFeatures(self.x.detach())
+        return DenseFeatures(self.x.detach(), self.origin)
+
+    def leaves(self) -> DenseFeatures:
+        return DenseFeatures(self.x.detach().requires_grad_(self.requires_grad), self.origin)
+
+    def inputs(self) -> list[Tensor]:
+        return [self.x] if self.requires_grad else []
 
     def dense(self) -> Tensor:
         return self.x
 
-    def shared_entries(self, other: Features) -> tuple[Tensor, Tensor] | None:
-        if isinstance(other, DenseFeatures) and other.x is self.x:
-            every = torch.arange(self.num_rows, device=self.device)
-            return every, every
-        found = self.entries_from(other)
-        return other.entries_from(self) if found is None else found[::-1]
 
-    def entries_from(self, source: Features) -> tuple[Tensor, Tensor] | None:
-        if self._origin is None:
-            return None
-        parent, index = self._origin
-        same = parent is source or (
-            isinstance(parent, DenseFeatures) and isinstance(source, DenseFeatures) and parent.x is source.x
-        )
-        if not same:
-            return None
-        numbers = torch.arange(parent.num_rows, device=self.device)[index]
-        return numbers, torch.arange(self.num_rows, device=self.device)
+def _sq_norm(x: Tensor) -> Tensor:
+    return torch.bmm(x.unsqueeze(1), x.unsqueeze(2)).view(-1)  # Unlike a sum of squares, without a temporary matrix.
 
 
 class Views(Rows):
@@ -218,6 +275,8 @@ class Views(Rows):
     dtype = property(lambda self: self._first.dtype)
     device = property(lambda self: self._first.device)
     requires_grad = property(lambda self: any(x.requires_grad for x in self.views.values()))
+    block_entries = property(lambda self: max(x.block_entries for x in self.views.values()))
+    row_entries = property(lambda self: max(x.row_entries for x in self.views.values()))
 
     def rows(self, index: Index) -> Views:
         return Views({name: x.rows(index) for name, x in self.views.items()})
@@ -227,6 +286,12 @@ class Views(Rows):
 
     def detach(self) -> Views:
         return Views({name: x.detach() for name, x in self.views.items()})
+
+    def leaves(self) -> Views:
+        return Views({name: x.leaves() for name, x in self.views.items()})
+
+    def inputs(self) -> list[Tensor]:
+        return [tensor for x in self.views.values() for tensor in x.inputs()]
 
     def view(self, name: str) -> Features:
         if name not in self.views:

@@ -11,7 +11,9 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.kernels.features import DenseFeatures, Features, Index
+from torch_gckm.kernels.features import DenseFeatures, Features, Index, Origin
+
+_BLOCK_ENTRIES = 2**26  # Seen whole, the two sparse factors do much less work than their product does.
 
 
 def to_csr(x: Tensor) -> Tensor:
@@ -47,10 +49,13 @@ class SparseFeatures(Features):
         hops: The power :math:`h`.
     """
 
-    def __init__(self, matrix: Tensor, operator: Tensor | None = None, hops: int = 1) -> None:
+    def __init__(
+        self, matrix: Tensor, operator: Tensor | None = None, hops: int = 1, origin: Origin | None = None
+    ) -> None:
         if matrix.requires_grad:
             raise InvalidInputError("gradients to sparse features are not supported; pass x.to_dense()")
         self.matrix, self.operator, self.hops = matrix, operator, hops
+        self.origin = Origin(self) if origin is None else origin
         self._product: Tensor | None = matrix if operator is None else None
         self._sq_norm: Tensor | None = None
 
@@ -59,6 +64,7 @@ class SparseFeatures(Features):
     dtype = property(lambda self: self.matrix.dtype)
     device = property(lambda self: self.matrix.device)
     requires_grad = property(lambda self: False)
+    block_entries = property(lambda self: _BLOCK_ENTRIES)
 
     @property
     def product(self) -> Tensor:
@@ -89,10 +95,11 @@ class SparseFeatures(Features):
         return self._sq_norm
 
     def rows(self, index: Index) -> Features:
+        origin = self.origin.pick(index, self.num_rows, self.device)
         picked = _to_scipy(self.product)[index if isinstance(index, slice) else index.numpy()]
         if isinstance(index, slice):  # A block of many rows stays sparse; a few rows are what others are compared with.
-            return SparseFeatures(_from_scipy(picked))
-        return DenseFeatures(torch.from_numpy(picked.toarray()), origin=(self, index))
+            return SparseFeatures(_from_scipy(picked), origin=origin)
+        return DenseFeatures(torch.from_numpy(picked.toarray()), origin)
 
     def mean(self) -> Tensor:
         return torch.from_numpy(np.asarray(_to_scipy(self.product).mean(axis=0)).reshape(-1)).to(self.dtype)
@@ -101,19 +108,19 @@ class SparseFeatures(Features):
         if dtype == self.dtype:
             return self
         operator = None if self.operator is None else self.operator.to(dtype)
-        return SparseFeatures(self.matrix.to(dtype), operator, self.hops)
+        return SparseFeatures(self.matrix.to(dtype), operator, self.hops, self.origin)
 
     def detach(self) -> SparseFeatures:
         return self
+
+    def leaves(self) -> SparseFeatures:
+        return self
+
+    def inputs(self) -> list[Tensor]:
+        return []
 
     def dense(self) -> Tensor:
         return self.product.to_dense()
 
     def stored(self) -> Tensor:
         return self.product
-
-    def shared_entries(self, other: Features) -> tuple[Tensor, Tensor] | None:
-        if other is self:
-            every = torch.arange(self.num_rows)
-            return every, every
-        return other.entries_from(self)

@@ -131,13 +131,27 @@ class GCKM(torch.nn.Module):
         return self.readout.is_fitted
 
     def initialize(
-        self, data: Data, *, method: Literal["kernel_pca", "random"] = "kernel_pca", seed: int = 0
+        self,
+        data: Data,
+        *,
+        method: Literal["kernel_pca", "random"] = "kernel_pca",
+        seed: int = 0,
+        fine_tune: bool = True,
     ) -> GCKM:
-        """Fit the hidden layers one after the other; uses no labels."""
+        """Fit the hidden layers one after the other; uses no labels.
+
+        Args:
+            data: Features ``x`` and edges.
+            method: ``"random"`` starts from a random point of the manifold instead of kernel PCA.
+            seed: The seed of a random start.
+            fine_tune: Keep what every step of fine-tuning would otherwise compute again; ``False`` saves memory.
+        """
         h, edge_index, edge_weight = self._inputs(data)
         self.reset_parameters()  # If anything fails, no half of an old fit is left.
         for number, conv in enumerate(self.layers):
             conv.initialize(h, edge_index, edge_weight, method=method, seed=seed + number)
+            if not fine_tune:
+                conv.release()
             h = conv.h  # The parameter itself, by which a layer knows its input again.
             self._match_channels()
         self.data_id.copy_(torch.tensor(self._fingerprint(data)))

@@ -170,8 +170,16 @@ class GCKMConv(FittedModule):
         self._described = gram.describe()
         self._store("landmarks", self.landmarks.new_empty(0) if marks is None else marks)
         self._keep(gram, x)
+        if x.requires_grad:
+            gram.release()  # What is below will be trained: this matrix will change.
         self._gram_cache.get(self._key(x, edge_index, edge_weight), lambda: gram)
         return self
+
+    def release(self) -> None:
+        """Free the factor of the kernel matrix, which :meth:`loss` uses again and again; it can do without."""
+        gram = self._gram_cache.last
+        if gram is not None:
+            gram.release()
 
     def forward(
         self,

@@ -220,12 +220,13 @@ class SemiSupRKMReadout(FittedModule):
             Scores ``[num_labelled, p]`` in the order of the nodes, or a list with ``[len(group), p]`` for each group.
         """
         index = self.labelled
-        response = self._response(index)
-        scores = self._last_solution().scores[index]
+        solution, weight = self._last_solution(), self.label_weight[self.labelled].double() / self.lambda2
+        scores = solution.scores[index]
         codes = self.codes.to(scores)[self.label_class[index]]
         if groups is None:
-            leverage = response.diagonal().unsqueeze(1)
+            leverage = (solution.leverage(index) * weight).unsqueeze(1)
             return ((scores - leverage * codes) / (1.0 - leverage)).to(self.h.dtype)
+        response = solution.response(index) * weight
         position = {int(node): place for place, node in enumerate(index)}
         results = []
         for group in groups:
@@ -253,7 +254,9 @@ class SemiSupRKMReadout(FittedModule):
 
         A well-posed problem has all of them in :math:`(0, 1)`.
         """
-        return self._response(self.labelled).diagonal().to(self.h.dtype)
+        index = self.labelled
+        leverage = self._last_solution().leverage(index) * (self.label_weight[index].double() / self.lambda2)
+        return leverage.to(self.h.dtype)
 
     @torch.no_grad()
     def transform(self, h: FeaturesLike) -> Tensor:
@@ -282,9 +285,6 @@ class SemiSupRKMReadout(FittedModule):
         """The labelled nodes of the last solve, in increasing order."""
         self._require_fit()
         return (self.label_class >= 0).nonzero().squeeze(1)
-
-    def _response(self, index: Tensor) -> Tensor:
-        return self._last_solution().response(index) * (self.label_weight[index].double() / self.lambda2)
 
     def _last_solution(self) -> ReadoutSolution:
         if self._solution is None:

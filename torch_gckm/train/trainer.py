@@ -125,7 +125,7 @@ class Trainer:
         resumed = self.checkpoint is not None and Path(self.checkpoint).exists()
         content = self._load(data) if resumed else {}
         if not resumed:
-            self.model.initialize(data, method=self.init, seed=self.seed)
+            self.model.initialize(data, method=self.init, seed=self.seed, fine_tune=self.steps > 0)
             self._solve(data, split)
         groups = param_groups(self.model, lr=self.lr, betas=self.betas)
         optimizer = CayleyAdam(groups, lr=self.kernel_lr)

@@ -1,0 +1,68 @@
+r"""The gradient of a bilinear form in a kernel matrix that is known through landmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torch_gckm.kernels import Kernel, Rows
+from torch_gckm.numerics import with_gradient
+
+
+def form_with_gradient(
+    value: Tensor,
+    kernel: Kernel,
+    rows: Rows,
+    landmarks: Tensor,
+    sides: tuple[Tensor, Tensor],
+    weights: tuple[Tensor, Tensor],
+) -> Tensor:
+    r"""Give a value of :math:`\mathrm{Tr}(u' K_{nS} K_{SS}^{-1} K_{Sn} v)` its gradient.
+
+    It is the gradient of :math:`u \cdot K_{nS} W_v + v \cdot K_{nS} W_u - W_u \cdot K_{SS} W_v` with
+    constant :math:`W_u = K_{SS}^{-1} K_{Sn} u` and :math:`W_v`. The columns :math:`K_{nS}` are evaluated
+    and differentiated a block of rows at a time, so that there is never more than one block of them.
+
+    Args:
+        value: The number itself.
+        kernel: The kernel function.
+        rows: The features.
+        landmarks: The nodes :math:`S`.
+        sides: :math:`u` and :math:`v`, ``[n, c]``; the same tensor twice for a quadratic form.
+        weights: :math:`W_u` and :math:`W_v`, ``[m, c]``.
+    """
+    different = sides[:1] if sides[0] is sides[1] else sides
+    parameters = [p for p in kernel.parameters() if p.requires_grad]
+    outer = [*rows.inputs(), *(side for side in different if side.requires_grad)]
+    if not (outer or parameters):
+        return value
+    weights_u, weights_v = (w.to(rows.dtype) for w in weights)
+    marks = rows.rows(landmarks).leaves()
+    shared = [*marks.inputs(), *parameters]
+    shared_total = _gradients(-(weights_u * (kernel(marks) @ weights_v)).sum(), shared)
+    total = [torch.zeros_like(t) for t in outer]
+    for block in rows.blocks(landmarks.numel()):
+        part = rows.block(block).leaves()
+        u, *rest = (side[block].detach().requires_grad_(side.requires_grad) for side in different)
+        columns = kernel(part, marks)
+        form = (u * (columns @ weights_v)).sum()
+        form = form + (rest[0] * (columns @ weights_u)).sum() if rest else 2.0 * form
+        own = [*part.inputs(), *(side for side in (u, *rest) if side.requires_grad)]
+        gradients = _gradients(form, [*own, *shared])
+        for place, gradient in zip(total, gradients[: len(own)], strict=True):
+            place[block] = gradient
+        for place, gradient in zip(shared_total, gradients[len(own) :], strict=True):
+            place += gradient
+    count = len(marks.inputs())
+    for place, gradient in zip(total, shared_total[:count], strict=False):
+        place.index_add_(0, landmarks, gradient)
+    return with_gradient(value, [*outer, *parameters], [*total, *shared_total[count:]])
+
+
+def _gradients(form: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The gradients of a number, zeros where it does not depend on an input."""
+    if not inputs or not form.requires_grad:
+        return [torch.zeros_like(t) for t in inputs]
+    return list(torch.autograd.grad(form, inputs, allow_unused=True, materialize_grads=True))
