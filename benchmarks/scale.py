@@ -52,7 +52,7 @@ def synthetic_graph(
     low = torch.where(inside, start[y[source]], 0)
     high = torch.where(inside, start[y[source] + 1], num_nodes)
     edges = torch.stack([source, draw(low, high)])
-    x = 0.35 * torch.randn(classes, features, generator=generator)[y]
+    x = 0.2 * torch.randn(classes, features, generator=generator)[y]
     x += torch.randn(num_nodes, features, generator=generator)
     train_mask = torch.rand(num_nodes, generator=generator) < 0.025
     order = torch.randperm(num_nodes, generator=generator)

@@ -27,12 +27,21 @@ SIZES = {
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", [name for name in DATASETS if name in SIZES and name != "physics"])
+@pytest.mark.parametrize("name", [name for name in DATASETS if name in SIZES])
 def test_sizes(data_root, name):
     data = load(name, data_root)
     assert (data.num_nodes, data.num_edges, data.num_features, int(data.y.max()) + 1) == SIZES[name]
     assert data.is_undirected()
     assert not data.has_self_loops()
+
+
+@pytest.mark.data
+def test_physics_stays_sparse(data_root):
+    x = load("physics", data_root).x
+    assert x.layout == torch.sparse_coo
+    assert x.is_coalesced()
+    assert x.values().unique().tolist() == [1.0]
+    assert x.values().numel() < 0.005 * x.numel()
 
 
 @pytest.mark.data

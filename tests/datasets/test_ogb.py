@@ -1,10 +1,14 @@
 """The real loading path of ogbn-arxiv, on a few nodes written in OGB's own file format."""
 
 import gzip
+import json
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
 
+from tests.conftest import make_graph
 from torch_gckm.datasets import load
 
 pytest.importorskip("ogb", reason="ogb is not installed (extra 'datasets')")
@@ -17,19 +21,24 @@ def write(path, rows):
         file.writelines(",".join(map(str, row)) + "\n" for row in rows)
 
 
-@pytest.fixture
-def root(tmp_path):
-    folder = tmp_path / "ogb" / "ogbn_arxiv"
-    write(folder / "raw" / "edge.csv.gz", [(0, 1), (1, 2), (3, 2)])
-    write(folder / "raw" / "node-feat.csv.gz", [[node + 0.5] * 128 for node in range(4)])
-    write(folder / "raw" / "node-label.csv.gz", [(4,), (0,), (39,), (4,)])
-    write(folder / "raw" / "node_year.csv.gz", [(2015,), (2016,), (2018,), (2019,)])
-    write(folder / "raw" / "num-node-list.csv.gz", [(4,)])
-    write(folder / "raw" / "num-edge-list.csv.gz", [(3,)])
-    for part, nodes in (("train", (0, 1)), ("valid", (2,)), ("test", (3,))):
+def write_arxiv(root, edges, x, y, parts):
+    folder = root / "ogb" / "ogbn_arxiv"
+    write(folder / "raw" / "edge.csv.gz", edges)
+    write(folder / "raw" / "node-feat.csv.gz", x)
+    write(folder / "raw" / "node-label.csv.gz", [(label,) for label in y])
+    write(folder / "raw" / "node_year.csv.gz", [(2015,)] * len(y))
+    write(folder / "raw" / "num-node-list.csv.gz", [(len(y),)])
+    write(folder / "raw" / "num-edge-list.csv.gz", [(len(edges),)])
+    for part, nodes in zip(("train", "valid", "test"), parts, strict=True):
         write(folder / "split" / "time" / f"{part}.csv.gz", [(node,) for node in nodes])
     (folder / "RELEASE_v1.txt").touch()
-    return tmp_path
+    return root
+
+
+@pytest.fixture
+def root(tmp_path):
+    x = [[node + 0.5] * 128 for node in range(4)]
+    return write_arxiv(tmp_path, [(0, 1), (1, 2), (3, 2)], x, [4, 0, 39, 4], [(0, 1), (2,), (3,)])
 
 
 def test_loading_leaves_the_safe_globals_as_they_were(root):
@@ -50,3 +59,16 @@ def test_arxiv_loads_through_ogb(root):
         assert data.test_mask.tolist() == [False, False, False, True]
     assert load("ogbn-arxiv", root, undirected=False).num_edges == 3
     assert torch.equal(data.x[:, 0], torch.tensor([0.5, 1.5, 2.5, 3.5]))
+
+
+def test_the_paper_s_row_runs_where_the_data_is(tmp_path, capsys):
+    path = Path(__file__).parents[2] / "benchmarks" / "arxiv.py"
+    graph = make_graph(200, seed=1)
+    x = torch.nn.functional.pad(graph.x, (0, 120))
+    write_arxiv(tmp_path, graph.edge_index.t().tolist(), x.tolist(), graph.y.tolist(), [range(9), (9,), range(10, 200)])
+    out = tmp_path / "arxiv.json"
+    options = ["--root", str(tmp_path), "--seeds", "0", "1", "--channels", "6", "3", "--rank", "40", "--out", str(out)]
+    runpy.run_path(str(path))["main"](options)
+    content = json.loads(out.read_text())
+    assert [result["seed"] for result in content["results"]] == [0, 1]
+    assert "mean " in capsys.readouterr().out

@@ -9,9 +9,10 @@ from typing import Literal
 
 import torch
 from torch_geometric.data import Data
-from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
+from torch_geometric.datasets import Planetoid, WikipediaNetwork
 from torch_geometric.utils import remove_self_loops, to_undirected
 
+from torch_gckm.datasets.coauthor import load_coauthor
 from torch_gckm.datasets.ogb import load_ogbn
 
 ROOT_VARIABLE = "GCKM_DATA_ROOT"
@@ -23,7 +24,7 @@ DATASETS: dict[str, Callable[[Path], Data]] = {
     "pubmed": lambda root: Planetoid(str(root / "Planetoid"), "PubMed")[0],
     "chameleon": lambda root: WikipediaNetwork(str(root / "WikipediaNetwork"), "chameleon")[0],
     "squirrel": lambda root: WikipediaNetwork(str(root / "WikipediaNetwork"), "squirrel")[0],
-    "physics": lambda root: Coauthor(str(root / "Coauthor"), "Physics")[0],
+    "physics": lambda root: load_coauthor("Physics", root / "Coauthor"),
     "ogbn-arxiv": lambda root: load_ogbn("ogbn-arxiv", root / "ogb"),
 }
 
@@ -44,8 +45,8 @@ def load(
     """Load a graph of the paper; PyG downloads what is not in ``root`` yet.
 
     Args:
-        name: One of ``"cora"``, ``"citeseer"``, ``"pubmed"``, ``"chameleon"``, ``"squirrel"``, ``"physics"``,
-            ``"ogbn-arxiv"`` (extra ``datasets``).
+        name: One of ``"cora"``, ``"citeseer"``, ``"pubmed"``, ``"chameleon"``, ``"squirrel"``, ``"physics"``
+            (with sparse features), ``"ogbn-arxiv"`` (extra ``datasets``).
         root: A writable folder; by default the one named by ``GCKM_DATA_ROOT``, else ``data``.
         split: ``None`` keeps the masks that PyG ships. ``"few_labels"`` and ``"public"`` take the
             paper's masks from ``root/splits``.
