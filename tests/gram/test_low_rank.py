@@ -4,10 +4,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.conftest import make_graph, projector_distance
 from torch_gckm import GCKM, GCKMConv, SemiSupRKMReadout, Trainer
-from torch_gckm.errors import GCKMWarning, InvalidInputError, OutOfMemoryError, SingularReadoutError
+from torch_gckm.errors import (
+    DegreeError,
+    GCKMWarning,
+    InvalidInputError,
+    KernelNotPSDError,
+    OutOfMemoryError,
+    SingularReadoutError,
+)
 from torch_gckm.gram import Auto, Dense, LowRank, ReadoutProblem, as_gram, gram_from_config
 from torch_gckm.gram import memory as memory_module
-from torch_gckm.kernels import RBF, Laplacian, Linear, Polynomial, as_rows
+from torch_gckm.kernels import RBF, Laplacian, Linear, Polynomial, Precomputed, as_rows
 
 FULL = LowRank(max_rank=10_000, tol=0.0, block_size=16)
 
@@ -262,6 +269,28 @@ class TestLowRank:
         with pytest.warns(GCKMWarning, match="5 nodes to no other .first: node 30"):
             solution = gram.solve_readout(problem)
         assert bool(solution.scores.isfinite().all())
+
+    def test_rank_is_raised_where_it_makes_degrees_negative(self):
+        """Exactly, node 1 is similar to the others; seen through the first coordinate alone it is not."""
+        x = torch.ones(40, 2, dtype=torch.float64)
+        x[0], x[1] = torch.tensor([1.0, 0.0]), torch.tensor([-0.1, 1.0])
+        gram = LowRank()(Linear(), as_rows(x), landmarks=torch.tensor([0]))
+        exact = Dense()(Linear(), as_rows(x)).solve_readout(labels(40))
+        torch.testing.assert_close(gram.solve_readout(labels(40)).scores, exact.scores)
+        assert gram.landmarks.numel() == 2
+
+    def test_degrees_that_are_negative_exactly_are_refused(self):
+        x = torch.tensor([[-1.0]] + [[1.0]] * 9, dtype=torch.float64)
+        with pytest.raises(DegreeError, match="node 0"):
+            LowRank()(Linear(), as_rows(x)).solve_readout(labels(10))
+
+    @pytest.mark.parametrize("diagonal", [-1.0, 0.0, 0.5], ids=str)
+    def test_kernels_that_are_not_positive_are_refused(self, diagonal):
+        matrix = torch.ones(6, 6)
+        matrix[5, 5] = diagonal
+        kernel = Precomputed(matrix)
+        with pytest.raises(KernelNotPSDError, match="positive semi-definite"):
+            LowRank(tol=0.0)(kernel, as_rows(torch.arange(6.0).unsqueeze(1))).factor()
 
     def test_unlabelled_components_at_full_rank_are_singular(self):
         x = torch.cat([0.1 * features(9, 1), 1e3 * torch.arange(1, 4, dtype=torch.float64).unsqueeze(1)])

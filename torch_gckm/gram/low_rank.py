@@ -154,6 +154,7 @@ class LowRankGram(Gram):
             return values.to(panel.dtype), fix_signs(h)
 
     def solve_readout(self, problem: ReadoutProblem) -> LowRankReadout:
+        self._raise_rank_for_degrees()
         if self.is_constant or not torch.is_grad_enabled():
             factor = self.factor()
             return LowRankReadout(factor.panel, factor.residual, problem)
@@ -187,6 +188,20 @@ class LowRankGram(Gram):
             seed=self.options.seed,
             centred=self.centred,
         )
+
+    def _raise_rank_for_degrees(self) -> None:
+        """Choose more landmarks while the approximation alone makes the degree of a node non-positive."""
+        with torch.no_grad():
+            while self.landmarks.numel() < self.num_nodes:
+                panel, residual = self.factor().panel, self.factor().residual
+                bad = (panel @ panel.sum(dim=0)).double() + residual <= 0
+                if not bool(bad.any()):
+                    return
+                first = self.rows.detach().rows(bad.nonzero()[0])
+                if float(self.kernel(first, self.rows.detach()).sum()) <= 0:
+                    return  # It is so exactly, and the readout will say so.
+                self.min_rank = 2 * self.landmarks.numel()
+                self._landmarks = self._factor = self._root = None
 
     def _refactor(self) -> Factor:
         """The factor of given landmarks."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torch_gckm.errors import KernelNotPSDError
 from torch_gckm.kernels import Kernel, Rows
 
 WIDE = 0.1  # Below this share of the trace, what one pivot leaves is computed in double precision.
@@ -68,6 +69,8 @@ def pivoted_cholesky(
     trace = float(residual.sum())
     panel = torch.empty(size, max_rank, dtype=rows.dtype, device=rows.device)
     landmarks = torch.empty(max_rank, dtype=torch.long)
+    if not kernel.is_psd:
+        _refuse_negative(residual, trace / size)
     mean_energy, rank = 0.0, 0
     columns = _Columns(kernel, rows, panel)
     while rank < max_rank:
@@ -86,6 +89,8 @@ def pivoted_cholesky(
         if rank == 0:
             floor = columns.choose_precision(residual, squares)
         residual -= squares
+        if not kernel.is_psd:
+            _refuse_negative(residual, trace / size)
         residual[chosen] = 0.0
         residual[residual < floor] = 0.0
         landmarks[rank : rank + len(chosen)] = chosen
@@ -150,6 +155,15 @@ class _Columns:
         """Subtract the column means, the first one's before it is rounded."""
         self.panel[:, 1:rank] -= self.panel[:, 1:rank].mean(dim=0)
         self.panel[:, :1] = self.first - self.first.mean()
+
+
+def _refuse_negative(residual: Tensor, scale: float) -> None:
+    node = int(residual.argmin())
+    if float(residual[node]) < -1e-4 * abs(scale):
+        raise KernelNotPSDError(
+            "a low-rank kernel matrix needs a positive semi-definite kernel, but this one leaves node "
+            f"{node} a diagonal entry of {float(residual[node]):.3g}; use gram='dense' for the readout, or another kernel"
+        )
 
 
 def _propose(residual: Tensor, count: int, generator: np.random.Generator) -> Tensor:
