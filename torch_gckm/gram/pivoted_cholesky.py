@@ -161,8 +161,8 @@ def _refuse_negative(residual: Tensor, scale: float) -> None:
     node = int(residual.argmin())
     if float(residual[node]) < -1e-4 * abs(scale):
         raise KernelNotPSDError(
-            "a low-rank kernel matrix needs a positive semi-definite kernel, but this one leaves node "
-            f"{node} a diagonal entry of {float(residual[node]):.3g}; use gram='dense' for the readout, or another kernel"
+            f"a low-rank kernel matrix needs a positive semi-definite kernel, but this one leaves node {node} a "
+            f"diagonal entry of {float(residual[node]):.3g}; use another kernel, or gram='dense' for the readout"
         )
 
 

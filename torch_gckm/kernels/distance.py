@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.kernels.features import Features
+from torch_gckm.kernels.features import DEFAULT_VIEW, Features
 from torch_gckm.kernels.kernel import Auto, LeafKernel
 
 
@@ -35,8 +35,13 @@ def squared_distance(a: Features, b: Features) -> Tensor:
 
 def total_variance(a: Features) -> Tensor:
     """The number of columns times their mean variance: half the mean squared distance of two rows."""
-    wide = a.to(torch.float64)
-    return wide.sq_norm().mean() - wide.mean().square().sum()
+    sq_norm = torch.zeros((), dtype=torch.float64, device=a.device)
+    total = torch.zeros(a.num_columns, dtype=torch.float64, device=a.device)
+    for block in a.blocks(1):
+        wide = a.block(block).to(torch.float64).view(DEFAULT_VIEW)
+        sq_norm += wide.sq_norm().sum()
+        total += wide.mean() * wide.num_rows
+    return sq_norm / a.num_rows - (total / a.num_rows).square().sum()
 
 
 class DistanceKernel(LeafKernel):

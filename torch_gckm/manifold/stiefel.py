@@ -12,11 +12,13 @@ from torch import Tensor
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.numerics import one_norm_estimate
 
+_BLOCK = 8192  # Rows to take to double precision at a time.
+
 
 def orthogonality_error(x: Tensor) -> Tensor:
     r"""The largest entry of :math:`|X'X - I|`."""
-    wide = x.detach().double()
-    return (wide.t() @ wide - torch.eye(x.size(1), dtype=wide.dtype, device=x.device)).abs().max()
+    gram = _gram(x.detach())
+    return (gram - torch.eye(x.size(1), dtype=gram.dtype, device=x.device)).abs().max()
 
 
 def is_on_stiefel(x: Tensor, atol: float = 1e-4) -> bool:
@@ -35,9 +37,9 @@ def assert_on_stiefel(x: Tensor, atol: float = 1e-4) -> None:
 
 def orthonormalize(x: Tensor) -> Tensor:
     r"""The closest orthonormal matrix, :math:`X (X'X)^{-1/2}`; it flips or mixes no columns."""
-    wide = x.double()
-    values, vectors = torch.linalg.eigh(wide.t() @ wide)
-    return (wide @ ((vectors * values.rsqrt()) @ vectors.t())).to(x.dtype)
+    values, vectors = torch.linalg.eigh(_gram(x))
+    rotation = (vectors * values.rsqrt()) @ vectors.t()
+    return torch.cat([(block.double() @ rotation).to(x.dtype) for block in x.split(_BLOCK)])
 
 
 def random_stiefel(
@@ -68,6 +70,15 @@ def random_stiefel(
     return orthonormalize(x).to(dtype=dtype or torch.get_default_dtype(), device=device)
 
 
+def _gram(x: Tensor) -> Tensor:
+    """``x' x`` in double precision, without a copy of ``x``."""
+    total = torch.zeros(x.size(1), x.size(1), dtype=torch.float64, device=x.device)
+    for block in x.split(_BLOCK):
+        wide = block.double()
+        total += wide.t() @ wide
+    return total
+
+
 class SkewFactors:
     r"""The skew-symmetric matrix :math:`W = (P X' - X P') / \rho`, held as its factors of rank :math:`2s`.
 
@@ -89,8 +100,9 @@ class SkewFactors:
 
         It starts at the column of largest Euclidean norm, which does not depend on the order of the rows.
         """
-        u, v = torch.cat([self.p, self.x], dim=1), torch.cat([self.x, -self.p], dim=1)
-        column_energy = ((v @ (u.t() @ u)) * v).sum(dim=1)
+        pp, px, xx = self.p.t() @ self.p, self.p.t() @ self.x, self.x.t() @ self.x
+        column_energy = _row_dots(self.x, self.x @ pp - self.p @ px.t())
+        column_energy += _row_dots(self.p, self.p @ xx - self.x @ px)
         return one_norm_estimate(
             self.matmul, lambda v: -self.matmul(v), like=self.x, start=column_energy.argmax()
         )
@@ -106,13 +118,13 @@ def cayley_step(w: SkewFactors, alpha: Tensor) -> Tensor:
 
     It costs :math:`O(n s^2)` and is exactly feasible.
     """
-    u = torch.cat([w.p, w.x], dim=1)
-    v = torch.cat([w.x, -w.p], dim=1)
+    xx, xp, pp = w.x.t() @ w.x, w.x.t() @ w.p, w.p.t() @ w.p
+    inner = torch.cat([torch.cat([xp, xx], dim=1), torch.cat([-pp, -xp.t()], dim=1)]).double()
     scale = (alpha / w.rho).double()
-    inner = (v.t() @ u).double()
     system = torch.eye(inner.size(0), dtype=inner.dtype, device=inner.device) + 0.5 * scale * inner
-    weights = scale * torch.linalg.solve(system, (v.t() @ w.x).double())
-    return w.x - u @ weights.to(u.dtype)
+    weights = scale * torch.linalg.solve(system, torch.cat([xx, -xp.t()]).double())
+    of_p, of_x = weights.to(w.x.dtype).chunk(2)
+    return torch.addmm(torch.addmm(w.x, w.p, of_p, alpha=-1.0), w.x, of_x, alpha=-1.0)
 
 
 def cayley_fixed_point(w: SkewFactors, alpha: Tensor, iterations: int = 5) -> Tensor:
@@ -121,3 +133,7 @@ def cayley_fixed_point(w: SkewFactors, alpha: Tensor, iterations: int = 5) -> Te
     for _ in range(iterations):
         y = w.x - 0.5 * alpha * w.matmul(w.x + y)
     return y
+
+
+def _row_dots(a: Tensor, b: Tensor) -> Tensor:
+    return torch.bmm(a.unsqueeze(1), b.unsqueeze(2)).view(-1)

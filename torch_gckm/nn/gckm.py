@@ -183,6 +183,7 @@ class GCKM(torch.nn.Module):
         for conv in self.layers:
             conv.observe(h, edge_index, edge_weight)
             h = conv.h
+        self.readout.observe(self._readout_views(data))
 
     def forward(
         self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None

@@ -157,9 +157,14 @@ class SemiSupRKMReadout(FittedModule):
         self._store("bias", solution.bias)
         self._store("scores", solution.scores)
         self._store("h", solution.alpha / solution.r.unsqueeze(1))
-        self.support.set({name: x.detach().clone() for name, x in rows.tensors(self.kernel.views).items()})
+        self.observe(rows)
         self._solution = solution
         return solution.scores.to(rows.dtype)
+
+    def observe(self, h: FeaturesLike) -> None:
+        """Make these features the ones that :meth:`transform` extends from; :meth:`forward` does so, too."""
+        tensors = as_rows(h).tensors(self.kernel.views)
+        self.support.set({name: x.detach().clone() for name, x in tensors.items()})
 
     def loss(self, h: FeaturesLike) -> Tensor:
         r"""The dual objective, with :math:`H` constant and gradients to the features.

@@ -107,6 +107,7 @@ class Trainer:
                 record = self._measure(step, loss, masks, data.y.view(-1), time.perf_counter() - start)
                 history.records.append(record)
                 if step == 0 or record.monitored > history.best.monitored:
+                    best.clear()  # Free the old copy before making a new one.
                     history.best_step, best = step, self._snapshot()
                 score = {self.monitor: f"{record.monitored:.4f}"}
                 bar.set_postfix(loss=f"{loss:.4g}", **score, best=history.best_step)
@@ -194,9 +195,9 @@ class Trainer:
         )
 
     def _snapshot(self) -> dict[str, Tensor]:
-        """Copies of everything that fine-tuning changes; the first layer's features are not among it."""
+        """Copies of everything that fine-tuning changes; features follow from it."""
         state = self.model.state_dict()
-        return {name: value.clone() for name, value in state.items() if not name.startswith("convs.0.support.")}
+        return {name: value.clone() for name, value in state.items() if ".support." not in name}
 
     def _settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on with the run that resumes it."""
