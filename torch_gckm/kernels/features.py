@@ -95,34 +95,40 @@ class Rows(ABC):
 
 
 class Origin(NamedTuple):
-    """The matrix that rows were taken from, and which ones."""
+    """The matrix that rows were taken from, and their numbers in it."""
 
     matrix: object
-    numbers: Tensor | None = None
+    numbers: range | Tensor
 
-    def pick(self, index: Index, num_rows: int, device: torch.device) -> Origin:
-        """The origin of the rows ``index`` of ``num_rows`` rows with this origin."""
-        if self.numbers is not None:
+    def pick(self, index: Index) -> Origin:
+        """The origin of the rows ``index`` of rows with this origin."""
+        if isinstance(self.numbers, Tensor):
             return Origin(self.matrix, self.numbers[index])
-        if isinstance(index, slice) or index.dtype == torch.bool:
-            index = torch.arange(num_rows, device=device)[index]
-        return Origin(self.matrix, index)
+        picked = self.numbers[index] if isinstance(index, slice) else index + self.numbers.start
+        return Origin(self.matrix, picked)
 
-    def shared(self, other: Origin, num_rows: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
+    def shared(self, other: Origin) -> tuple[Tensor, Tensor] | None:
         """Positions ``(i, j)`` of the same row here and there, or ``None`` if the matrices differ."""
         if self.matrix is not other.matrix:
             return None
-        if self.numbers is None:
-            there = torch.arange(num_rows, device=device) if other.numbers is None else other.numbers
-            return there, torch.arange(there.numel(), device=device)
-        if other.numbers is None:
-            return torch.arange(num_rows, device=device), self.numbers
-        ordered, order = other.numbers.sort()
-        first = torch.searchsorted(ordered, self.numbers)
-        count = torch.searchsorted(ordered, self.numbers, right=True) - first
-        here = torch.repeat_interleave(count)  # A row may occur more than once on either side.
-        within = torch.arange(here.numel(), device=device) - (count.cumsum(0) - count)[here]
-        return here, order[first[here] + within]
+        here, there = self.numbers, other.numbers
+        if isinstance(here, range) and isinstance(there, range):
+            start = max(here.start, there.start)
+            both = torch.arange(start, max(start, min(here.stop, there.stop)))
+            return both - here.start, both - there.start
+        if isinstance(here, range):
+            assert isinstance(there, Tensor)
+            found = ((there >= here.start) & (there < here.stop)).nonzero().squeeze(1)
+            return there[found] - here.start, found
+        if isinstance(there, range):
+            swapped = other.shared(self)
+            return None if swapped is None else swapped[::-1]
+        ordered, order = there.sort()
+        first = torch.searchsorted(ordered, here)
+        count = torch.searchsorted(ordered, here, right=True) - first
+        place = torch.repeat_interleave(count)  # A row may occur more than once on either side.
+        within = torch.arange(place.numel(), device=here.device) - (count.cumsum(0) - count)[place]
+        return place, order[first[place] + within]
 
 
 class Features(Rows):
@@ -178,7 +184,7 @@ class Features(Rows):
 
     def shared_entries(self, other: Features) -> tuple[Tensor, Tensor] | None:
         """Positions ``(i, j)`` known to hold the same row in ``self`` and ``other``, or ``None``."""
-        return self.origin.shared(other.origin, self.num_rows, self.device)
+        return self.origin.shared(other.origin)
 
     def view(self, name: str) -> Features:
         if name != DEFAULT_VIEW:
@@ -189,12 +195,12 @@ class Features(Rows):
 class DenseFeatures(Features):
     """Features held as a strided matrix."""
 
-    def __init__(self, x: Tensor, origin: Origin | None = None) -> None:
+    def __init__(self, x: Tensor, origin: Origin | None = None, offset: tuple[Tensor | None] | None = None) -> None:
         if x.dim() != 2:
             raise InvalidInputError(f"features must be a matrix [num_nodes, channels], got shape {tuple(x.shape)}")
-        self.origin = Origin(x) if origin is None else origin
+        self.origin = Origin(x, range(x.size(0))) if origin is None else origin
         self.x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
-        self._offset: tuple[Tensor | None] | None = None
+        self._offset = offset
         self._sq_norm: tuple[int, Tensor] | None = None
 
     num_rows = property(lambda self: self.x.size(0))
@@ -218,7 +224,9 @@ class DenseFeatures(Features):
         return self._sq_norm[1]
 
     def rows(self, index: Index) -> DenseFeatures:
-        return DenseFeatures(self.x[index], self.origin.pick(index, self.num_rows, self.device))
+        if not isinstance(index, slice) and index.dtype == torch.bool:
+            index = index.nonzero().squeeze(1)
+        return DenseFeatures(self.x[index], self.origin.pick(index), (self.offset(),))
 
     def mean(self) -> Tensor:
         return self.x.mean(dim=0)
@@ -236,13 +244,16 @@ class DenseFeatures(Features):
         return DenseFeatures(self.x - offset, self.origin)
 
     def to(self, dtype: torch.dtype) -> DenseFeatures:
-        return self if dtype == self.x.dtype else DenseFeatures(self.x.to(dtype), self.origin)
+        if dtype == self.x.dtype:
+            return self
+        offset = self.offset()
+        return DenseFeatures(self.x.to(dtype), self.origin, (None if offset is None else offset.to(dtype),))
 
     def detach(self) -> DenseFeatures:
-        return DenseFeatures(self.x.detach(), self.origin)
+        return DenseFeatures(self.x.detach(), self.origin, self._offset)
 
     def leaves(self) -> DenseFeatures:
-        return DenseFeatures(self.x.detach().requires_grad_(self.requires_grad), self.origin)
+        return DenseFeatures(self.x.detach().requires_grad_(self.requires_grad), self.origin, self._offset)
 
     def inputs(self) -> list[Tensor]:
         return [self.x] if self.requires_grad else []

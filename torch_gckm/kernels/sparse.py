@@ -55,7 +55,7 @@ class SparseFeatures(Features):
         if matrix.requires_grad:
             raise InvalidInputError("gradients to sparse features are not supported; pass x.to_dense()")
         self.matrix, self.operator, self.hops = matrix, operator, hops
-        self.origin = Origin(self) if origin is None else origin
+        self.origin = Origin(object(), range(matrix.size(0))) if origin is None else origin
         self._product: Tensor | None = matrix if operator is None else None
         self._sq_norm: Tensor | None = None
 
@@ -95,7 +95,7 @@ class SparseFeatures(Features):
         return self._sq_norm
 
     def rows(self, index: Index) -> Features:
-        origin = self.origin.pick(index, self.num_rows, self.device)
+        origin = self.origin.pick(index)
         picked = _to_scipy(self.product)[index if isinstance(index, slice) else index.numpy()]
         if isinstance(index, slice):  # A block of many rows stays sparse; a few rows are what others are compared with.
             return SparseFeatures(_from_scipy(picked), origin=origin)
