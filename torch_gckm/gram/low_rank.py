@@ -242,7 +242,9 @@ class LowRankGram(Gram):
         return torch.cholesky_solve(right.double(), self._cholesky())
 
     def _project(self, v: Tensor) -> Tensor:
-        """``K_nS' v`` in double precision, a block of rows at a time."""
+        """``K_nS' v`` in double precision, from the panel or a block of rows at a time."""
+        if self._factor is not None and not self.centred:
+            return self._cholesky() @ (self._factor.panel.t() @ v.to(self._factor.panel.dtype)).double()
         total = torch.zeros(self.landmarks.numel(), v.size(1), dtype=torch.float64, device=v.device)
         rows, marks = self.rows.detach(), self._landmark_rows().detach()
         for block in rows.blocks(self.landmarks.numel()):

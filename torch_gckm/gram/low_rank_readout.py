@@ -109,17 +109,24 @@ def _weighted_gram(panel: Tensor, weight: Tensor) -> Tensor:
         wide = torch.nn.functional.pad(panel.double(), (0, 1), value=1.0)
         return wide.t() @ (weight.unsqueeze(1) * wide)
     order = panel.size(1)
-    # Sums of a few thousand single-precision products are exact enough where double ones would take minutes.
-    dtype = torch.float64 if panel.size(0) * order**2 < _DOUBLE_BELOW else panel.dtype
     total = torch.empty(order + 1, order + 1, dtype=torch.float64, device=panel.device)
-    total[:-1, :-1] = symmetric_product(panel, weight, dtype)
+    total[:-1, :-1] = symmetric_product(panel, weight, _block_precision(panel))
     total[-1, :-1] = total[:-1, -1] = panel.t() @ weight.to(panel.dtype)
     total[-1, -1] = weight.sum()
     return total
 
 
 def _times(panel: Tensor, v: Tensor) -> Tensor:
-    """``panel @ v`` in double precision, in blocks."""
+    """``panel @ v`` in blocks, to double precision."""
     if panel.requires_grad:
         return panel.double() @ v
-    return torch.cat([panel[block].double() @ v for block in row_blocks(panel)])
+    dtype = _block_precision(panel)
+    result = v.new_empty(panel.size(0), v.size(1))
+    for block in row_blocks(panel):
+        result[block] = panel[block].to(dtype) @ v.to(dtype)
+    return result
+
+
+def _block_precision(panel: Tensor) -> torch.dtype:
+    """Sums of a few thousand single-precision products are exact enough where double ones would take minutes."""
+    return torch.float64 if panel.size(0) * panel.size(1) ** 2 < _DOUBLE_BELOW else panel.dtype

@@ -123,8 +123,8 @@ class _Columns:
     def append(self, chosen: Tensor, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
         """Write the columns of the chosen nodes to the panel; returns their sums and the rows' sums of squares."""
         at, stop = chosen.to(self.rows.device), rank + len(chosen)
-        inverse = _inverse_root(block)
         dtype = torch.float64 if rank == 0 else self.rows.dtype
+        inverse = _inverse_root(block).to(dtype)
         marks, pivots = self.rows.rows(at), self.panel[at, :rank].t()
         precise = marks.to(torch.float64) if self.is_wide else marks
         total = torch.zeros(len(chosen), dtype=torch.float64, device=self.rows.device)
@@ -137,12 +137,12 @@ class _Columns:
                 if skip:
                     values = values.addmm_(self.first[part], self.first[at].t(), alpha=-1.0).to(dtype)
                 values.addmm_(panel[:, skip:rank], pivots[skip:], alpha=-1.0)
-            values = values @ inverse.to(dtype)
+            added = panel[:, rank:stop] if rank else self.first[part]
+            torch.mm(values, inverse, out=added)
             if rank == 0:
-                self.first[part] = values
-            panel[:, rank:stop] = values
-            total += values.sum(dim=0)
-            squares[part] = values.square_().sum(dim=1).cpu()
+                panel[:, :1] = added
+            total += added.sum(dim=0)
+            squares[part] = torch.linalg.vector_norm(added, dim=1).double().square().cpu()
         return total, squares
 
     def choose_precision(self, diagonal: Tensor, squares: Tensor) -> Tensor:

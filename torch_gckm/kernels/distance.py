@@ -27,10 +27,12 @@ def squared_distance(a: Features, b: Features) -> Tensor:
         near_a, near_b = a.shifted(offset), b.shifted(offset)
         if near_a is not None and near_b is not None:
             a, b = near_a, near_b
-    distance = a.dot(b).mul_(-2.0).add_(a.sq_norm().unsqueeze(1)).add_(b.sq_norm())
-    if same is not None:
-        distance[same] = 0.0
-    return distance.clamp_(min=0.0)
+    distance = a.sq_distance(b)
+    with torch.no_grad():  # The gradient of a squared distance vanishes where the distance does.
+        distance.clamp_(min=0.0)
+        if same is not None:
+            distance[same] = 0.0
+    return distance
 
 
 def total_variance(a: Features) -> Tensor:

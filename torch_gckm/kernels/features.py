@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, Union
+from typing import Any, NamedTuple, Union
 
 import torch
 from torch import Tensor
@@ -147,6 +147,10 @@ class Features(Rows):
     def sq_norm(self) -> Tensor:
         """Squared Euclidean norms of the rows, ``[n]``."""
 
+    def sq_distance(self, other: Features) -> Tensor:
+        """Squared Euclidean distances to the rows of ``other``, ``[n, m]``, up to rounding; freshly allocated."""
+        return self.dot(other).mul_(-2.0).add_(self.sq_norm().unsqueeze(1)).add_(other.sq_norm())
+
     @abstractmethod
     def rows(self, index: Index) -> Features: ...
 
@@ -211,10 +215,17 @@ class DenseFeatures(Features):
     requires_grad = property(lambda self: self.x.requires_grad)
 
     def dot(self, other: Features) -> Tensor:
-        other_rows = other.dense()
-        if other_rows.size(1) != self.x.size(1):
-            raise InvalidInputError(f"features have {self.x.size(1)} columns, but {other_rows.size(1)} were expected")
-        return self.x @ other_rows.t()
+        return self.x @ self._comparable(other).t()
+
+    def sq_distance(self, other: Features) -> Tensor:
+        result: Tensor = _SquaredDistance.apply(self.x, self._comparable(other), self.sq_norm(), other.sq_norm())
+        return result
+
+    def _comparable(self, other: Features) -> Tensor:
+        rows = other.dense()
+        if rows.size(1) != self.x.size(1):
+            raise InvalidInputError(f"features have {self.x.size(1)} columns, but {rows.size(1)} were expected")
+        return rows
 
     def sq_norm(self) -> Tensor:
         if self.requires_grad or self.x.is_inference():
@@ -260,6 +271,25 @@ class DenseFeatures(Features):
 
     def dense(self) -> Tensor:
         return self.x
+
+
+class _SquaredDistance(torch.autograd.Function):
+    """Squared distances; the gradient passes over the matrix of distances as few times as it can."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, sq_norm_a: Tensor, sq_norm_b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return torch.addmm(sq_norm_b, a, b.t(), alpha=-2.0).add_(sq_norm_a.unsqueeze(1))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        a, b = ctx.saved_tensors
+        grad_a = grad_b = None
+        if ctx.needs_input_grad[0]:
+            grad_a = 2.0 * torch.addmm(grad.sum(dim=1, keepdim=True) * a, grad, b, alpha=-1.0)
+        if ctx.needs_input_grad[1]:
+            grad_b = 2.0 * torch.addmm(grad.sum(dim=0).unsqueeze(1) * b, grad.t(), a, alpha=-1.0)
+        return grad_a, grad_b, None, None
 
 
 def _sq_norm(x: Tensor) -> Tensor:

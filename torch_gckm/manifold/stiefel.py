@@ -6,6 +6,8 @@ matrix is ever formed.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -91,6 +93,15 @@ class SkewFactors:
     def __init__(self, p: Tensor, x: Tensor, rho: Tensor) -> None:
         self.p, self.x, self.rho = p, x, rho
 
+    @cached_property
+    def products(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The inner products ``X'X``, ``X'P`` and ``P'P``, each ``[s, s]``."""
+        return self.x.t() @ self.x, self.x.t() @ self.p, self.p.t() @ self.p
+
+    def tangent(self) -> Tensor:
+        r"""The direction :math:`\rho W X = P X'X - X P'X` at :math:`X`, with orthonormal :math:`X`."""
+        return torch.addmm(self.p, self.x, self.products[1].t(), alpha=-1.0)
+
     def matmul(self, v: Tensor) -> Tensor:
         r""":math:`W v` for a vector or a thin matrix."""
         return (self.p @ (self.x.t() @ v) - self.x @ (self.p.t() @ v)) / self.rho
@@ -100,9 +111,9 @@ class SkewFactors:
 
         It starts at the column of largest Euclidean norm, which does not depend on the order of the rows.
         """
-        pp, px, xx = self.p.t() @ self.p, self.p.t() @ self.x, self.x.t() @ self.x
-        column_energy = _row_dots(self.x, self.x @ pp - self.p @ px.t())
-        column_energy += _row_dots(self.p, self.p @ xx - self.x @ px)
+        _, xp, pp = self.products
+        # The columns are P x_j - X p_j; with X'X = I their norms take two products.
+        column_energy = _row_dots(self.x, torch.addmm(self.x @ pp, self.p, xp, alpha=-2.0)) + _row_dots(self.p, self.p)
         return one_norm_estimate(
             self.matmul, lambda v: -self.matmul(v), like=self.x, start=column_energy.argmax()
         )
@@ -118,7 +129,7 @@ def cayley_step(w: SkewFactors, alpha: Tensor) -> Tensor:
 
     It costs :math:`O(n s^2)` and is exactly feasible.
     """
-    xx, xp, pp = w.x.t() @ w.x, w.x.t() @ w.p, w.p.t() @ w.p
+    xx, xp, pp = w.products
     inner = torch.cat([torch.cat([xp, xx], dim=1), torch.cat([-pp, -xp.t()], dim=1)]).double()
     scale = (alpha / w.rho).double()
     system = torch.eye(inner.size(0), dtype=inner.dtype, device=inner.device) + 0.5 * scale * inner

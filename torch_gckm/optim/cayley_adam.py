@@ -141,7 +141,7 @@ class CayleyAdam(torch.optim.Adam):
             y = cayley_step(w, alpha)
         else:
             y = cayley_fixed_point(w, alpha, group["iterations"])
-        momentum.copy_(w.p - x @ (w.p.t() @ x))  # rho W X: the momentum as a tangent at the old point.
+        momentum.copy_(w.tangent())  # At the old point.
         x.copy_(orthonormalize(y) if group["cleanup"] and k % group["cleanup"] == 0 else y)
 
     def _euclidean_step(self, group: dict[str, Any]) -> None:
