@@ -3,12 +3,28 @@ r"""The gradient of a bilinear form in a kernel matrix that is known through lan
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_gckm.kernels import Kernel, Rows
 from torch_gckm.numerics import with_gradient
+
+
+class Columns(NamedTuple):
+    """Kernel columns of some rows, differentiable in leaves of their own."""
+
+    rows: Rows
+    landmarks: Rows
+    values: Tensor
+
+    @classmethod
+    def of(cls, kernel: Kernel, rows: Rows, landmarks: Rows) -> Columns:
+        """Evaluate the columns."""
+        rows = rows.leaves()
+        with torch.enable_grad():
+            return cls(rows, landmarks, kernel(rows, landmarks))
 
 
 def form_with_gradient(
@@ -18,6 +34,7 @@ def form_with_gradient(
     landmarks: Tensor,
     sides: tuple[Tensor, Tensor],
     weights: tuple[Tensor, Tensor],
+    known: Columns | None = None,
 ) -> Tensor:
     r"""Give a value of :math:`\mathrm{Tr}(u' K_{nS} K_{SS}^{-1} K_{Sn} v)` its gradient.
 
@@ -32,6 +49,7 @@ def form_with_gradient(
         landmarks: The nodes :math:`S`.
         sides: :math:`u` and :math:`v`, ``[n, c]``; the same tensor twice for a quadratic form.
         weights: :math:`W_u` and :math:`W_v`, ``[m, c]``.
+        known: The columns of all rows, if there are so few that they were kept.
     """
     different = sides[:1] if sides[0] is sides[1] else sides
     parameters = [p for p in kernel.parameters() if p.requires_grad]
@@ -39,17 +57,16 @@ def form_with_gradient(
     if not (outer or parameters):
         return value
     weights_u, weights_v = (w.to(rows.dtype) for w in weights)
-    marks = rows.rows(landmarks).leaves()
+    marks = rows.rows(landmarks).leaves() if known is None else known.landmarks
     shared = [*marks.inputs(), *parameters]
     shared_total = _gradients(-(weights_u * (kernel(marks) @ weights_v)).sum(), shared)
     total = [torch.zeros_like(t) for t in outer]
     for block in rows.blocks(landmarks.numel()):
-        part = rows.block(block).leaves()
+        columns = known or Columns.of(kernel, rows.block(block), marks)
         u, *rest = (side[block].detach().requires_grad_(side.requires_grad) for side in different)
-        columns = kernel(part, marks)
-        form = (u * (columns @ weights_v)).sum()
-        form = form + (rest[0] * (columns @ weights_u)).sum() if rest else 2.0 * form
-        own = [*part.inputs(), *(side for side in (u, *rest) if side.requires_grad)]
+        form = (u * (columns.values @ weights_v)).sum()
+        form = form + (rest[0] * (columns.values @ weights_u)).sum() if rest else 2.0 * form
+        own = [*columns.rows.inputs(), *(side for side in (u, *rest) if side.requires_grad)]
         gradients = _gradients(form, [*own, *shared])
         for place, gradient in zip(total, gradients[: len(own)], strict=True):
             place[block] = gradient

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.gram.gram import Gram, GramFactory, ReadoutProblem
-from torch_gckm.gram.landmark_form import form_with_gradient
+from torch_gckm.gram.landmark_form import Columns, form_with_gradient
 from torch_gckm.gram.low_rank_readout import LowRankReadout
 from torch_gckm.gram.memory import require_memory
 from torch_gckm.gram.pivoted_cholesky import WIDE, Factor, pivoted_cholesky
@@ -124,14 +124,17 @@ class LowRankGram(Gram):
         the gradient of :math:`\mathrm{Tr}(u' K_{nS} K_{SS}^{-1} K_{Sn} v)`: no factorisation is
         differentiated, and no term costs :math:`n m^2`.
         """
+        rows, known = self._in_precision(self.rows), None
+        both = (u if u is v else torch.cat([u, v], dim=1)).detach()
+        if torch.is_grad_enabled() and not self.is_constant and len(list(rows.blocks(self.landmarks.numel()))) == 1:
+            known = Columns.of(self.kernel, rows, rows.rows(self.landmarks).leaves())
         with torch.no_grad():
-            projected = self._project(u if u is v else torch.cat([u, v], dim=1))
+            projected = self._project(both) if known is None else known.values.t() @ both.to(known.values.dtype)
             weights = self._solve(projected)
             weights_u, weights_v = weights[:, : u.size(1)], weights[:, -v.size(1) :]
             total = (projected[:, : u.size(1)] * weights_v).sum().to(u.dtype)
         if torch.is_grad_enabled():
-            rows = self._in_precision(self.rows)
-            total = form_with_gradient(total, self.kernel, rows, self.landmarks, (u, v), (weights_u, weights_v))
+            total = form_with_gradient(total, self.kernel, rows, self.landmarks, (u, v), (weights_u, weights_v), known)
         if not self.centred:
             total = total + (self.factor().residual.to(u.dtype) * (u * v).sum(dim=1)).sum()
         return total

@@ -58,6 +58,7 @@ class SparseFeatures(Features):
         self.origin = Origin(object(), range(matrix.size(0))) if origin is None else origin
         self._product: Tensor | None = matrix if operator is None else None
         self._sq_norm: Tensor | None = None
+        self._cast: SparseFeatures | None = None
 
     num_rows = property(lambda self: self.matrix.size(0))
     num_columns = property(lambda self: self.matrix.size(1))
@@ -107,8 +108,11 @@ class SparseFeatures(Features):
     def to(self, dtype: torch.dtype) -> SparseFeatures:
         if dtype == self.dtype:
             return self
-        operator = None if self.operator is None else self.operator.to(dtype)
-        return SparseFeatures(self.matrix.to(dtype), operator, self.hops, self.origin)
+        if self._cast is None or self._cast.dtype != dtype:
+            operator = None if self.operator is None else self.operator.to(dtype)
+            self._cast = SparseFeatures(self.matrix.to(dtype), operator, self.hops, self.origin)
+            self._cast._product = self.product.to(dtype)  # The costly part.
+        return self._cast
 
     def detach(self) -> SparseFeatures:
         return self
