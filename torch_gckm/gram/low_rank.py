@@ -33,7 +33,7 @@ class LowRank(GramFactory):
         seed: The same seed chooses the same columns.
     """
 
-    def __init__(self, max_rank: int = 512, tol: float = 0.02, block_size: int = 128, seed: int = 0) -> None:
+    def __init__(self, max_rank: int = 512, tol: float = 0.05, block_size: int = 128, seed: int = 0) -> None:
         if max_rank < 1 or block_size < 1 or not 0.0 <= tol < 1.0:
             raise InvalidInputError("LowRank needs positive 'max_rank' and 'block_size', and 'tol' in [0, 1)")
         self.max_rank, self.tol, self.block_size, self.seed = max_rank, tol, block_size, seed
