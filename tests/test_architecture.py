@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "optim": {"manifold"},
     "nn": {"kernels", "gram", "manifold"},
     "train": {"nn", "optim", "manifold"},
+    "select": {"kernels", "gram", "nn", "train"},
 }
 
 

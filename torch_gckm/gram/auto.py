@@ -24,7 +24,7 @@ class Auto(GramFactory):
         low_rank: The representation for more nodes.
     """
 
-    def __init__(self, dense_below: int = 1500, low_rank: LowRank | None = None) -> None:
+    def __init__(self, dense_below: int = 600, low_rank: LowRank | None = None) -> None:
         self.dense_below, self.low_rank = dense_below, low_rank or LowRank()
 
     def __call__(

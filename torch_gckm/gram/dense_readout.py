@@ -35,10 +35,10 @@ class DenseReadout(ReadoutSolution):
     """
 
     def __init__(self, matrix: Tensor, problem: ReadoutProblem) -> None:
-        degrees = matrix.sum(dim=1)
-        check_degrees(degrees)
+        self.degrees = matrix.sum(dim=1)
+        check_degrees(self.degrees)
         self.problem = problem
-        self.r = problem.r(degrees)
+        self.r = problem.r(self.degrees)
         self._bordered = torch.nn.functional.pad(matrix, (0, 1, 0, 1), value=1.0)
         del matrix  # The bordered copy replaces it: n x n arrays are what memory goes to.
         system = torch.cat([-self.r, self.r.new_ones(1)]).unsqueeze(1) * self._bordered

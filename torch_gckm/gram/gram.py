@@ -53,12 +53,19 @@ class ReadoutSolution(ABC):
         alpha: :math:`a = R H`, ``[n, p]``.
         bias: :math:`b`, ``[p]``.
         r: The diagonal of :math:`R`, ``[n]``.
+        degrees: The kernel degrees :math:`K 1`, ``[n]``.
     """
 
+    problem: ReadoutProblem
     scores: Tensor
     alpha: Tensor
     bias: Tensor
     r: Tensor
+    degrees: Tensor
+
+    def product(self) -> Tensor:
+        r""":math:`K a`, ``[n, p]``, which the scores :math:`E = K a / \eta + 1 b'` contain."""
+        return self.problem.eta * (self.scores - self.bias)
 
     @abstractmethod
     def response(self, index: Tensor) -> Tensor:

@@ -51,35 +51,41 @@ def form_with_gradient(
         weights: :math:`W_u` and :math:`W_v`, ``[m, c]``.
         known: The columns of all rows, if there are so few that they were kept.
     """
-    different = sides[:1] if sides[0] is sides[1] else sides
+    weights_u, weights_v = (w.to(rows.dtype) for w in weights)
+    if sides[0] is sides[1]:
+        slopes = [(sides[0], weights_u + weights_v)]
+    else:
+        slopes = [(sides[0], weights_v), (sides[1], weights_u)]
+    slopes = [(side, slope) for side, slope in slopes if side.requires_grad]
     parameters = [p for p in kernel.parameters() if p.requires_grad]
-    outer = [*rows.inputs(), *(side for side in different if side.requires_grad)]
+    outer = [*rows.inputs(), *(side for side, _ in slopes)]
     if not (outer or parameters):
         return value
-    weights_u, weights_v = (w.to(rows.dtype) for w in weights)
     marks = rows.rows(landmarks).leaves() if known is None else known.landmarks
     shared = [*marks.inputs(), *parameters]
-    shared_total = _gradients(-(weights_u * (kernel(marks) @ weights_v)).sum(), shared)
+    with torch.enable_grad():
+        core = kernel(marks)
+    shared_total = _gradients(core, shared, -(weights_u @ weights_v.t()))
     total = [torch.zeros_like(t) for t in outer]
+    count = len(rows.inputs())
     for block in rows.blocks(landmarks.numel()):
         columns = known or Columns.of(kernel, rows.block(block), marks)
-        u, *rest = (side[block].detach().requires_grad_(side.requires_grad) for side in different)
-        form = (u * (columns.values @ weights_v)).sum()
-        form = form + (rest[0] * (columns.values @ weights_u)).sum() if rest else 2.0 * form
-        own = [*columns.rows.inputs(), *(side for side in (u, *rest) if side.requires_grad)]
-        gradients = _gradients(form, [*own, *shared])
-        for place, gradient in zip(total, gradients[: len(own)], strict=True):
+        u, v = (side[block].detach().to(rows.dtype) for side in sides)
+        slope_of_columns = torch.addmm(u @ weights_v.t(), v, weights_u.t())
+        gradients = _gradients(columns.values, [*columns.rows.inputs(), *shared], slope_of_columns)
+        for place, gradient in zip(total[:count], gradients[:count], strict=True):
             place[block] = gradient
-        for place, gradient in zip(shared_total, gradients[len(own) :], strict=True):
+        for place, gradient in zip(shared_total, gradients[count:], strict=True):
             place += gradient
-    count = len(marks.inputs())
-    for place, gradient in zip(total, shared_total[:count], strict=False):
+        for place, (_, slope) in zip(total[count:], slopes, strict=True):
+            place[block] = columns.values.detach() @ slope
+    for place, gradient in zip(total[:count], shared_total, strict=False):
         place.index_add_(0, landmarks, gradient)
     return with_gradient(value, [*outer, *parameters], [*total, *shared_total[count:]])
 
 
-def _gradients(form: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The gradients of a number, zeros where it does not depend on an input."""
-    if not inputs or not form.requires_grad:
+def _gradients(values: Tensor, inputs: Sequence[Tensor], slope: Tensor) -> list[Tensor]:
+    """The gradients of ``(values * slope).sum()``, zeros where the values do not depend on an input."""
+    if not inputs or not values.requires_grad:
         return [torch.zeros_like(t) for t in inputs]
-    return list(torch.autograd.grad(form, inputs, allow_unused=True, materialize_grads=True))
+    return list(torch.autograd.grad(values, inputs, slope, allow_unused=True, materialize_grads=True))

@@ -160,7 +160,7 @@ class LowRankGram(Gram):
         self._raise_rank_for_degrees()
         if self.is_constant or not torch.is_grad_enabled():
             factor = self.factor()
-            return LowRankReadout(factor.panel, factor.residual, problem)
+            return LowRankReadout(factor.panel, factor.residual, factor.row_sums, problem)
         # Gradients: the same panel as a function of the features, with the landmarks fixed.
         rows = self.rows.to(torch.float64)
         columns = self.kernel(rows, rows.rows(self.landmarks))
@@ -168,7 +168,7 @@ class LowRankGram(Gram):
         panel = torch.linalg.solve_triangular(root, columns.t(), upper=False).t()
         residual = (self.kernel(rows, diag=True) - panel.square().sum(dim=1)).clamp(min=0.0)
         residual = residual.index_fill(0, self.landmarks, 0.0)
-        return LowRankReadout(panel, residual, problem)
+        return LowRankReadout(panel, residual, panel @ panel.sum(dim=0), problem)
 
     def cross_matmul(self, new: Rows, v: Tensor) -> Tensor:
         with torch.no_grad():
@@ -196,8 +196,7 @@ class LowRankGram(Gram):
         """Choose more landmarks while the approximation alone makes the degree of a node non-positive."""
         with torch.no_grad():
             while self.landmarks.numel() < self.num_nodes:
-                panel, residual = self.factor().panel, self.factor().residual
-                bad = (panel @ panel.sum(dim=0)).double() + residual <= 0
+                bad = self.factor().row_sums + self.factor().residual <= 0
                 if not bool(bad.any()):
                     return
                 first = self.rows.detach().rows(bad.nonzero()[0])

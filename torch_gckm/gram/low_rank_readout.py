@@ -34,15 +34,16 @@ class LowRankReadout(ReadoutSolution):
     Args:
         panel: The factor :math:`F`, ``[n, m]``.
         residual: The diagonal correction :math:`\delta`, ``[n]``.
+        low: The row sums :math:`f`, ``[n]``.
         problem: Labels and hyperparameters.
     """
 
-    def __init__(self, panel: Tensor, residual: Tensor, problem: ReadoutProblem) -> None:
+    def __init__(self, panel: Tensor, residual: Tensor, low: Tensor, problem: ReadoutProblem) -> None:
         eta, lambda1 = problem.eta, problem.lambda1
         self.problem = problem
         self._panel, residual = panel, residual.double()
-        low = (panel @ panel.sum(dim=0)).double()
-        degrees = low + residual
+        low = low.double()
+        self.degrees = degrees = low + residual
         check_degrees(degrees)
         self.r = problem.r(degrees)
         weight = problem.weight.double()

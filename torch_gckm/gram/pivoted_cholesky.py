@@ -3,6 +3,7 @@ r"""Randomly pivoted Cholesky: a low-rank factor of a kernel matrix from some of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -29,6 +30,11 @@ class Factor:
     panel: Tensor
     residual: Tensor
     error: float
+
+    @cached_property
+    def row_sums(self) -> Tensor:
+        r"""The row sums of :math:`F F'`, ``[n]``, in double precision."""
+        return (self.panel @ self.panel.sum(dim=0)).double()
 
 
 def pivoted_cholesky(

@@ -52,10 +52,11 @@ class DistanceKernel(LeafKernel):
     bandwidth: str
     """The name of the hyperparameter that scales the distance."""
 
-    def __init__(self, value: float | Auto, learnable: bool) -> None:
+    def __init__(self, value: float | Auto, learnable: bool, scale: float) -> None:
         super().__init__()
-        self.learnable = learnable
+        self.learnable, self.scale = learnable, scale
         self.automatic = value == "auto"
+        self._check_scale(scale, self.automatic)
         self._hyperparameter(self.bandwidth, value, learnable)
 
     def profile(self, squared: Tensor) -> Tensor:
@@ -80,11 +81,11 @@ class DistanceKernel(LeafKernel):
                 f"'{self.bandwidth}' of {type(self).__name__} cannot be chosen automatically: "
                 "all rows are the same; give a number"
             )
-        self._set_positive(self.bandwidth, self.automatic_bandwidth(variance))
+        self._set_positive(self.bandwidth, self.scale * self.automatic_bandwidth(variance))
 
     def arguments(self) -> dict[str, Any]:
         value = "auto" if self.automatic else self._number(self.bandwidth)
-        return {self.bandwidth: value, "learnable": self.learnable}
+        return {self.bandwidth: value, "learnable": self.learnable, "scale": self.scale}
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:
         return self.profile(squared_distance(a, b))
@@ -106,12 +107,13 @@ class RBF(DistanceKernel):
         sigma2: The squared bandwidth :math:`\sigma^2`, or ``"auto"`` for :math:`m` times the
             variance of the features, :math:`m` being their number (set when a layer is fitted).
         learnable: Make the bandwidth a parameter (stored as its logarithm).
+        scale: Multiplies an automatic bandwidth; a choice that carries over to other data.
     """
 
     bandwidth = "sigma2"
 
-    def __init__(self, sigma2: float | Auto = "auto", learnable: bool = False) -> None:
-        super().__init__(sigma2, learnable)
+    def __init__(self, sigma2: float | Auto = "auto", learnable: bool = False, scale: float = 1.0) -> None:
+        super().__init__(sigma2, learnable, scale)
 
     def profile(self, squared: Tensor) -> Tensor:
         return squared.mul_(-0.5 / self._positive("sigma2")).exp_()
@@ -126,12 +128,13 @@ class Laplacian(DistanceKernel):
     Args:
         sigma: The bandwidth, or ``"auto"`` for the square root of what :class:`RBF` takes.
         learnable: Make the bandwidth a parameter.
+        scale: Multiplies an automatic bandwidth.
     """
 
     bandwidth = "sigma"
 
-    def __init__(self, sigma: float | Auto = "auto", learnable: bool = False) -> None:
-        super().__init__(sigma, learnable)
+    def __init__(self, sigma: float | Auto = "auto", learnable: bool = False, scale: float = 1.0) -> None:
+        super().__init__(sigma, learnable, scale)
 
     def profile(self, squared: Tensor) -> Tensor:
         return (_root(squared) * (-1.0 / self._positive("sigma"))).exp_()
@@ -147,14 +150,17 @@ class Matern(DistanceKernel):
         nu: The smoothness: 0.5, 1.5 or 2.5.
         sigma: The bandwidth, or ``"auto"`` for the square root of what :class:`RBF` takes.
         learnable: Make the bandwidth a parameter.
+        scale: Multiplies an automatic bandwidth.
     """
 
     bandwidth = "sigma"
 
-    def __init__(self, nu: float = 1.5, sigma: float | Auto = "auto", learnable: bool = False) -> None:
+    def __init__(
+        self, nu: float = 1.5, sigma: float | Auto = "auto", learnable: bool = False, scale: float = 1.0
+    ) -> None:
         if nu not in (0.5, 1.5, 2.5):
             raise InvalidInputError(f"'nu' of Matern must be 0.5, 1.5 or 2.5, got {nu!r}")
-        super().__init__(sigma, learnable)
+        super().__init__(sigma, learnable, scale)
         self.nu = nu
 
     def profile(self, squared: Tensor) -> Tensor:

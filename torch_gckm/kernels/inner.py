@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError, ZeroRowError
 from torch_gckm.kernels.features import Features
-from torch_gckm.kernels.kernel import LeafKernel
+from torch_gckm.kernels.kernel import Auto, LeafKernel
 
 
 class Linear(LeafKernel):
@@ -27,19 +28,38 @@ class Polynomial(LeafKernel):
 
     Args:
         degree: The degree :math:`p`, a positive integer.
-        t: The root :math:`t` of the constant term.
+        t: The root :math:`t` of the constant term, or ``"auto"`` for the root mean squared norm of the features.
         learnable: Make :math:`t` a parameter (stored as its logarithm).
+        scale: Multiplies an automatic :math:`t`.
     """
 
-    def __init__(self, degree: int = 2, t: float = 1.0, learnable: bool = False) -> None:
+    def __init__(
+        self, degree: int = 2, t: float | Auto = 1.0, learnable: bool = False, scale: float = 1.0
+    ) -> None:
         super().__init__()
         if degree != int(degree) or degree < 1:
             raise InvalidInputError(f"'degree' of {type(self).__name__} must be a positive integer, got {degree!r}")
-        self.degree, self.learnable = int(degree), learnable
+        self.degree, self.learnable, self.scale = int(degree), learnable, scale
+        self.automatic = t == "auto"
+        self._check_scale(scale, self.automatic)
         self._hyperparameter("t", t, learnable)
 
     def arguments(self) -> dict[str, Any]:
-        return {"degree": self.degree, "t": self._number("t"), "learnable": self.learnable}
+        t = "auto" if self.automatic else self._number("t")
+        return {"degree": self.degree, "t": t, "learnable": self.learnable, "scale": self.scale}
+
+    @property
+    def is_fitted(self) -> bool:
+        return not math.isnan(self._number("t"))
+
+    def fit_view(self, a: Features) -> None:
+        # As for bandwidths: a learned value is only started automatically.
+        if not self.automatic or (self.learnable and self.is_fitted):
+            return
+        mean = a.detach().sq_norm().double().mean()
+        if not float(mean) > 0.0:
+            raise InvalidInputError(f"'t' of {type(self).__name__} cannot be chosen automatically: all rows are zero")
+        self._set_positive("t", self.scale * mean.sqrt())
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:
         return (a.dot(b) + self._positive("t").square()).pow(self.degree)
@@ -53,8 +73,9 @@ class NormalizedPolynomial(Polynomial):
 
     Args:
         degree: The degree :math:`p`, a positive integer.
-        t: The root :math:`t` of the constant term.
+        t: The root :math:`t` of the constant term, or ``"auto"`` for the root mean squared norm of the features.
         learnable: Make :math:`t` a parameter (stored as its logarithm).
+        scale: Multiplies an automatic :math:`t`.
     """
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:

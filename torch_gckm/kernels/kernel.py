@@ -152,7 +152,7 @@ class LeafKernel(Kernel):
         """Set automatic hyperparameters from the features of this kernel's view."""
 
     def extra_repr(self) -> str:
-        shown = {key: value for key, value in self.arguments().items() if value is not False}
+        shown = {k: v for k, v in self.arguments().items() if v is not False and not (k == "scale" and v == 1.0)}
         text = ", ".join(f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={value!r}"
                          for key, value in shown.items())
         on = "" if self.view == DEFAULT_VIEW else f".on({self.view!r})"
@@ -173,6 +173,13 @@ class LeafKernel(Kernel):
             self.register_parameter(f"log_{name}", torch.nn.Parameter(tensor.log()))
         else:
             self.register_buffer(name, tensor)
+
+    def _check_scale(self, scale: float, automatic: bool) -> None:
+        if not 0.0 < scale < math.inf or (scale != 1.0 and not automatic):
+            raise InvalidInputError(
+                f"'scale' of {type(self).__name__} multiplies an automatic hyperparameter and must be positive; got "
+                f"{scale!r} with {'an automatic' if automatic else 'a given'} one"
+            )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LeafKernel:
         # Hyperparameters follow a module to another device, but not to another precision.

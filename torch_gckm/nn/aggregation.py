@@ -18,7 +18,7 @@ from torch_gckm.nn.graph import Adjacency, canonical_edges
 
 Direction = Literal["in", "out", "both"]
 AggregationLike = Union[str, torch.nn.Module]
-SPARSE_BELOW = 0.03  # The share of nonzero features below which sparse products are faster.
+SPARSE_BELOW = 0.02  # The share of nonzero features below which sparse products are faster.
 _KINDS = ("gcn", "sum", "mean", "none")
 
 
@@ -68,6 +68,7 @@ class Aggregation(MessagePassing):  # type: ignore[misc]
         self.kind, self.hops, self.direction = kind, int(hops), direction
         self._cache: LastCall[_Propagator] = LastCall()
         self._sparse_cache: LastCall[Tensor] = LastCall()
+        self._features_cache: LastCall[Features] = LastCall()
 
     def forward(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
         """Aggregate ``hops`` times."""
@@ -87,6 +88,12 @@ class Aggregation(MessagePassing):  # type: ignore[misc]
 
     def features(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Features:
         """The aggregated features as a kernel sees them; sparse ones are aggregated without being densified."""
+        if any(isinstance(t, Tensor) and t.requires_grad for t in (x, edge_index, edge_weight)):
+            return self._features(x, edge_index, edge_weight)
+        inputs = (x, edge_index, edge_weight)
+        return self._features_cache.get(inputs, lambda: self._features(*inputs))
+
+    def _features(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> Features:
         if x.layout == torch.strided and not self._is_better_sparse(x):
             return DenseFeatures(self(x, edge_index, edge_weight))
         sparse = self._sparse_cache.get((x,), lambda: to_csr(x))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, cast
 
@@ -11,15 +10,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.cache import LastCall
-from torch_gckm.errors import InvalidInputError, NotFittedError, ZeroRowWarning
+from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
-from torch_gckm.kernels import KernelLike, as_kernel, as_rows, to_csr
+from torch_gckm.kernels import KernelLike, as_kernel
 from torch_gckm.nn.aggregation import AggregationLike, Direction, as_aggregation
 from torch_gckm.nn.coding import CodeLike, class_similarity, decode
 from torch_gckm.nn.gckm_conv import GCKMConv
-from torch_gckm.nn.graph import Adjacency, feature_fingerprint, graph_fingerprint, graph_of
+from torch_gckm.nn.graph import Adjacency
+from torch_gckm.nn.inputs import Inputs
 from torch_gckm.nn.saving import arguments_from_config, model_config
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
 
@@ -85,11 +84,9 @@ class GCKM(torch.nn.Module):
         hidden = (hidden_channels,) if isinstance(hidden_channels, int) else tuple(hidden_channels)
         if not hidden:
             raise InvalidInputError("'hidden_channels' must name at least one layer")
-        if normalize not in (None, "l2"):
-            raise InvalidInputError(f"'normalize' must be None or 'l2', got {normalize!r}")
         depth = len(hidden)
         self.in_channels, self.hidden_channels, self.out_channels = in_channels, hidden, out_channels
-        self.normalize, self.code = normalize, code
+        self.inputs, self.code = Inputs(normalize), code
         # A kernel that serves several layers is copied: each has a bandwidth of its own.
         kernels = [copy.deepcopy(as_kernel(k)) for k in _per_layer(kernel, depth + 1, "kernel")]
         etas, grams = _per_layer(eta, depth + 1, "eta"), _per_layer(gram, depth + 1, "gram")
@@ -110,7 +107,6 @@ class GCKM(torch.nn.Module):
             hidden[-1], out_channels, kernels[-1], etas[-1], lambda1, lambda2, grams[-1], code
         )
         self.register_buffer("data_id", torch.zeros(4, dtype=torch.long))
-        self._input_cache: LastCall[Tensor] = LastCall()
         self.register_load_state_dict_post_hook(lambda module, _: module._match_channels())
 
     def reset_parameters(self) -> None:
@@ -119,6 +115,11 @@ class GCKM(torch.nn.Module):
             conv.reset_parameters()
         self.readout.reset_parameters()
         self.data_id.zero_()
+
+    @property
+    def normalize(self) -> str | None:
+        """How rows of the input features are scaled."""
+        return self.inputs.normalize
 
     @property
     def layers(self) -> list[GCKMConv]:
@@ -137,6 +138,7 @@ class GCKM(torch.nn.Module):
         method: Literal["kernel_pca", "random"] = "kernel_pca",
         seed: int = 0,
         fine_tune: bool = True,
+        first: Sequence[GCKMConv] = (),
     ) -> GCKM:
         """Fit the hidden layers one after the other; uses no labels.
 
@@ -145,16 +147,21 @@ class GCKM(torch.nn.Module):
             method: ``"random"`` starts from a random point of the manifold instead of kernel PCA.
             seed: The seed of a random start.
             fine_tune: Keep what every step of fine-tuning would otherwise compute again; ``False`` saves memory.
+            first: Layers that were fitted to this graph in another model, to be taken over as the first ones.
         """
-        h, edge_index, edge_weight = self._inputs(data)
+        h, edge_index, edge_weight = self._graph(data)
         self.reset_parameters()  # If anything fails, no half of an old fit is left.
         for number, conv in enumerate(self.layers):
-            conv.initialize(h, edge_index, edge_weight, method=method, seed=seed + number)
+            if number < len(first):
+                self.convs[number] = conv = first[number]
+                conv.check_graph(h, edge_index, edge_weight)
+            else:
+                conv.initialize(h, edge_index, edge_weight, method=method, seed=seed + number)
             if not fine_tune:
                 conv.release()
             h = conv.h  # The parameter itself, by which a layer knows its input again.
             self._match_channels()
-        self.data_id.copy_(torch.tensor(self._fingerprint(data)))
+        self.data_id.copy_(torch.tensor(self.inputs.identity(data)))
         return self
 
     def solve(self, data: Data, *, split: int | None = None) -> Tensor:
@@ -169,7 +176,7 @@ class GCKM(torch.nn.Module):
     def loss(self, data: Data) -> Tensor:
         r"""The objective :math:`J = \sum_l \gamma_l J_l / n`, differentiable in the embeddings."""
         self._require_init()
-        h, edge_index, edge_weight = self._inputs(data)
+        h, edge_index, edge_weight = self._graph(data)
         total = torch.zeros((), dtype=h.dtype, device=h.device)
         for weight, conv in zip(self.loss_weights, self.layers, strict=False):
             total = total + weight * conv.loss(h, edge_index, edge_weight)
@@ -179,7 +186,7 @@ class GCKM(torch.nn.Module):
 
     def observe(self, data: Data) -> None:
         """Bring what :meth:`transform` extends from up to date with the embeddings."""
-        h, edge_index, edge_weight = self._inputs(data)
+        h, edge_index, edge_weight = self._graph(data)
         for conv in self.layers:
             conv.observe(h, edge_index, edge_weight)
             h = conv.h
@@ -257,7 +264,7 @@ class GCKM(torch.nn.Module):
         return self.readout.scores if data is None or self.is_fitted_on(data) else self.transform(data)
 
     def _extend(self, data: Data, known: Tensor | None) -> list[Tensor]:
-        h, edge_index, edge_weight = self._inputs(data)
+        h, edge_index, edge_weight = self._graph(data)
         embeddings = []
         for conv in self.layers:
             h = conv.transform(h, edge_index, edge_weight)
@@ -272,40 +279,14 @@ class GCKM(torch.nn.Module):
         return self._with_input(self.layers[-1].h, data)
 
     def _with_input(self, h: Tensor, data: Data) -> dict[str, Tensor]:
-        return {"h": h, "x": self._inputs(data)[0]} if "x" in self.readout.kernel.views else {"h": h}
+        return {"h": h, "x": self._graph(data)[0]} if "x" in self.readout.kernel.views else {"h": h}
 
-    def _inputs(self, data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
-        x, edge_index, edge_weight = graph_of(data)
-        dtype = self.layers[0].h.dtype
-        if x.requires_grad:
-            x = self._prepare(x.to(dtype))
-        elif x.dtype != dtype or self.normalize is not None:
-            raw = x
-            x = self._input_cache.get((raw, dtype), lambda: self._prepare(raw.to(dtype)))
-        return x, edge_index, edge_weight
-
-    def _prepare(self, x: Tensor) -> Tensor:
-        if self.normalize is None:
-            return x
-        norm = as_rows(x).view("h").sq_norm().sqrt().unsqueeze(1)
-        zero = norm == 0
-        if bool(zero.any()):
-            warnings.warn(
-                f"{int(zero.sum())} rows of x are zero and stay so under normalize='l2' "
-                f"(first: row {int(zero.squeeze(1).nonzero()[0])})",
-                ZeroRowWarning,
-                stacklevel=2,
-            )
-        inverse = norm.masked_fill(zero, 1.0).reciprocal()
-        return x * inverse if x.layout == torch.strided else _scale_rows(x, inverse.squeeze(1))
-
-    def _fingerprint(self, data: Data) -> tuple[int, ...]:
-        x, edge_index, edge_weight = graph_of(data)
-        return (*graph_fingerprint(edge_index, edge_weight, x.size(0)), feature_fingerprint(x))
+    def _graph(self, data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
+        return self.inputs.of(data, self.layers[0].h.dtype)
 
     def is_fitted_on(self, data: Data) -> bool:
         """Whether this is the graph, with the weights and features, that the model was fitted on."""
-        return tuple(self.data_id.tolist()) == self._fingerprint(data)
+        return tuple(self.data_id.tolist()) == self.inputs.identity(data)
 
     def _require_init(self) -> None:
         if not self.layers[-1].is_initialized:
@@ -314,12 +295,6 @@ class GCKM(torch.nn.Module):
     def _require_fit(self) -> None:
         if not self.is_fitted:
             raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
-
-
-def _scale_rows(x: Tensor, scale: Tensor) -> Tensor:
-    x = to_csr(x).clone()
-    x.values().mul_(torch.repeat_interleave(scale, x.crow_indices().diff()))
-    return x
 
 
 def _shared_aggregations(

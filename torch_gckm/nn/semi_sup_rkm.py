@@ -102,6 +102,7 @@ class SemiSupRKMReadout(FittedModule):
         self._described: str | None = None
         self._gram_cache: LastCall[Gram] = LastCall()
         self._solution: ReadoutSolution | None = None
+        self._solved: Gram | None = None
 
     def reset_parameters(self) -> None:
         """Forget the fit."""
@@ -111,7 +112,7 @@ class SemiSupRKMReadout(FittedModule):
         self.support.set({})
         self._described = None
         self._gram_cache.clear()
-        self._solution = None
+        self._solution = self._solved = None
 
     @property
     def is_fitted(self) -> bool:
@@ -139,7 +140,7 @@ class SemiSupRKMReadout(FittedModule):
         """
         rows = self._checked(h)
         labels = parse_labels(y.to(rows.device), train_mask, rows.num_rows, self.out_channels, split)
-        self._solution = None  # Its arrays are large: free them before making new ones.
+        self._solution = self._solved = None  # Their arrays are large: free them before making new ones.
         self._gram_cache.clear()
         self.kernel.fit(rows)
         problem = self._problem(labels.weight, labels.classes)
@@ -158,7 +159,7 @@ class SemiSupRKMReadout(FittedModule):
         self._store("scores", solution.scores)
         self._store("h", solution.alpha / solution.r.unsqueeze(1))
         self.observe(rows)
-        self._solution = solution
+        self._solution, self._solved = solution, None if tracked else gram
         return solution.scores.to(rows.dtype)
 
     def observe(self, h: FeaturesLike) -> None:
@@ -192,10 +193,15 @@ class SemiSupRKMReadout(FittedModule):
             )
         with torch.no_grad():
             problem = self._problem(self.label_weight, self.label_class)
-            degrees = constant.degrees()
-            r = problem.r(degrees)
-            alpha = r.unsqueeze(1) * duals
-            product = constant.matmul(alpha)
+            solution = self._solution
+            if solution is not None and self._solved is constant:  # It knows what would be computed again.
+                degrees, product = solution.degrees.to(duals), solution.product().to(duals)
+                r, alpha = solution.r.to(duals), solution.alpha.to(duals)
+            else:
+                degrees = constant.degrees()
+                r = problem.r(degrees)
+                alpha = r.unsqueeze(1) * duals
+                product = constant.matmul(alpha)
             sq_norm = duals.square().sum(dim=1)
             value = (r * sq_norm).sum() / 2 - (problem.labels(duals.dtype) * duals).sum()
             value -= (alpha * product).sum() / (2 * self.eta)
@@ -232,21 +238,30 @@ class SemiSupRKMReadout(FittedModule):
             leverage = (solution.leverage(index) * weight).unsqueeze(1)
             return ((scores - leverage * codes) / (1.0 - leverage)).to(self.h.dtype)
         response = solution.response(index) * weight
-        position = {int(node): place for place, node in enumerate(index)}
-        results = []
-        for group in groups:
-            if isinstance(group, Tensor) and group.dtype == torch.bool:
-                group = group.nonzero().squeeze(1)
-            nodes = group.tolist() if isinstance(group, Tensor) else list(group)
-            unknown = [node for node in nodes if node not in position]
-            if unknown or len(set(nodes)) < len(nodes):
-                raise InvalidLabelError(f"a group must hold different labelled nodes, got {(unknown or nodes)[:5]}")
-            at = torch.tensor([position[node] for node in nodes], dtype=torch.long, device=index.device)
-            block = response[at][:, at]
-            system = torch.eye(at.numel(), dtype=block.dtype, device=block.device) - block
+        place = torch.full((self.label_class.numel(),), -1, dtype=torch.long, device=index.device)
+        place[index] = torch.arange(index.numel(), device=index.device)
+        places = [place[self._group(group, place)] for group in groups]
+        results = [scores.new_empty(0)] * len(places)
+        for size in {at.numel() for at in places}:  # Groups of one size are solved together.
+            numbers = [number for number, at in enumerate(places) if at.numel() == size]
+            at = torch.stack([places[number] for number in numbers])
+            block = response[at.unsqueeze(2), at.unsqueeze(1)]
+            system = torch.eye(size, dtype=block.dtype, device=block.device) - block
             withheld = torch.linalg.solve(system, scores[at] - block @ codes[at])
-            results.append(withheld.to(self.h.dtype))
+            for number, part in zip(numbers, withheld.to(self.h.dtype), strict=True):
+                results[number] = part
         return results
+
+    def _group(self, group: Tensor | Sequence[int], place: Tensor) -> Tensor:
+        """The nodes of a group, all of them labelled and different."""
+        nodes = torch.as_tensor(group, device=place.device)
+        nodes = nodes.nonzero().squeeze(1) if nodes.dtype == torch.bool else nodes.long().view(-1)
+        inside = (nodes >= 0) & (nodes < place.numel())
+        unknown = nodes[~inside | (place[nodes.clamp(0, place.numel() - 1)] < 0)]
+        if unknown.numel() or nodes.unique().numel() < nodes.numel():
+            shown = (unknown if unknown.numel() else nodes)[:5].tolist()
+            raise InvalidLabelError(f"a group must hold different labelled nodes, got {shown}")
+        return nodes
 
     def leave_one_out(self) -> Tensor:
         """Exact leave-one-out scores of the labelled nodes, ``[num_labelled, p]``, in the order of the nodes."""
@@ -324,13 +339,13 @@ class SemiSupRKMReadout(FittedModule):
             raise NotFittedError("the readout is not fitted; call readout(h, y, train_mask) first")
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._solution = self._described = None  # They belong to the state that is replaced.
+        self._solution = self._solved = self._described = None  # They belong to the state that is replaced.
         self._gram_cache.clear()
         super()._load_from_state_dict(*args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         # The factors belong to one process and one autograd graph: copies and pickles do without.
-        return {**self.__dict__, "_solution": None}
+        return {**self.__dict__, "_solution": None, "_solved": None}
 
     def __repr__(self) -> str:
         return (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 
@@ -42,3 +44,67 @@ def combined_score(val_accuracy: float, num_val: int, cosine: float, num_unlabel
     """The paper's combination: validation accuracy and cosine score, weighted by their numbers of nodes."""
     parts = [(num_val, val_accuracy), (num_unlabelled, cosine)]
     return sum(count * score for count, score in parts if count) / (num_val + num_unlabelled)
+
+
+def calibrate(similarity: Tensor, classes: Tensor) -> tuple[float, float]:
+    r"""The temperature that makes softmax probabilities fit the classes best, and the log-loss it leaves.
+
+    Targets are smoothed by one part in the number of nodes, so that a handful of nodes that are
+    all right does not make for infinite confidence.
+
+    Args:
+        similarity: A score for every class, ``[n, num_classes]``, of nodes whose labels it has not seen.
+        classes: Their classes, ``[n]``.
+
+    Returns:
+        The factor to multiply scores by before a softmax, and the mean log-loss; NaN without nodes.
+    """
+    count = similarity.size(0)
+    if count == 0:
+        return float("nan"), float("nan")
+    values = similarity.detach().double().cpu()
+    values = values - values.mean(dim=1, keepdim=True)
+    spread = float(values.std()) or 1.0
+    values = (values / spread).numpy()
+    smoothing = 1.0 / (count + 1)
+    true = values[np.arange(count), classes.cpu().numpy()]
+
+    def loss(log_factor: float) -> float:
+        scaled = np.exp(log_factor) * values
+        largest = scaled.max(axis=1)
+        normaliser = largest + np.log(np.exp(scaled - largest[:, None]).sum(axis=1))
+        # The rows of `values` have mean zero, so smoothing only shrinks the true class's share.
+        return float((normaliser - (1.0 - smoothing) * np.exp(log_factor) * true).mean())
+
+    best = minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 1e-3})
+    return float(np.exp(best.x)) / spread, float(best.fun)
+
+
+def class_balance(predicted: Tensor, num_classes: int) -> float:
+    r"""The effective number of predicted classes relative to all, :math:`e^{\textrm{entropy}} / p`, in (0, 1].
+
+    A model that puts almost every node into one class, a collapsed one, is near :math:`1 / p`.
+    """
+    share = torch.bincount(predicted, minlength=num_classes).double() / max(predicted.numel(), 1)
+    entropy = -torch.special.xlogy(share, share).sum()
+    return float(entropy.exp()) / num_classes
+
+
+def one_per_class(classes: Tensor, repeats: int, seed: int = 0) -> Tensor:
+    """Random groups with one node of every class that has at least two, ``[repeats, groups' size]``.
+
+    Args:
+        classes: The classes of the labelled nodes, ``[n]``.
+        repeats: The number of groups.
+        seed: The same seed gives the same groups.
+
+    Returns:
+        Places among the labelled nodes; no columns if every class has a single one.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    columns = []
+    for group in classes.unique().tolist():
+        members = (classes == group).nonzero().squeeze(1)
+        if members.numel() > 1:
+            columns.append(members[torch.randint(members.numel(), (repeats,), generator=generator)])
+    return torch.stack(columns, dim=1) if columns else torch.empty(repeats, 0, dtype=torch.long)

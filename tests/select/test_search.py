@@ -1,0 +1,200 @@
+import copy
+import math
+
+import pytest
+import torch
+
+from tests.conftest import make_graph, permute_graph
+from torch_gckm import GCKM, Trainer
+from torch_gckm.errors import GraphMismatchError, InvalidInputError, NotFittedError
+from torch_gckm.select import GCKMEnsemble, Space, search
+from torch_gckm.select.criteria import Ranking
+from torch_gckm.select.prefix import SharedFits, build_model
+from torch_gckm.select.trial import Evaluator, Trial
+
+SMALL = Space(channels=(3, 4), depth=(1, 2))
+
+
+def quick(data, count=12, **options):
+    return search(data, SMALL, budget=None, max_settings=count, progress=False, **options)
+
+
+class TestSharedFits:
+    def test_shared_layers_give_what_a_fresh_fit_gives(self, graph):
+        fits = SharedFits(graph, 3)
+        for number in range(6):
+            setting = SMALL.draw_in_tree(number, seed=0)
+            shared = fits.fit(setting)
+            shared.solve(graph)
+            fresh = build_model(setting, 8, 3, "auto")
+            Trainer(fresh, steps=0, progress=False).fit(graph)
+            torch.testing.assert_close(shared.readout.scores, fresh.readout.scores)
+
+    def test_layers_are_fitted_once(self, graph, monkeypatch):
+        calls = []
+        original = GCKM.initialize
+        monkeypatch.setattr(GCKM, "initialize", lambda self, *a, first=(), **k: (
+            calls.append((len(first), len(self.layers))), original(self, *a, first=first, **k))[1])  # fmt: skip
+        fits = SharedFits(graph, 3)
+        for number in range(4):  # They differ in the readout alone.
+            fits.fit(SMALL.draw_in_tree(number, seed=0))
+        depth = calls[0][1]
+        assert calls == [(0, depth), (depth, depth), (depth, depth), (depth, depth)]
+
+    def test_memory_is_bounded(self, graph):
+        fits = SharedFits(graph, 3, max_bytes=1.0)
+        for number in range(0, 60, 4):
+            fits.fit(SMALL.draw_in_tree(number, seed=0))
+        assert len(fits._layers) <= 3
+
+
+class TestTrials:
+    def test_measures_are_those_of_labels_withheld(self, graph64):
+        setting = SMALL.draw_in_tree(0, seed=0)
+        evaluator = Evaluator(SharedFits(graph64, 3), graph64)
+        trial = evaluator(0, setting)
+        assert trial.is_valid
+        for place, node in enumerate(evaluator.labelled.tolist()):
+            data = copy.copy(graph64)
+            data.train_mask = graph64.train_mask.clone()
+            data.train_mask[node] = False
+            model = build_model(setting, 8, 3, "auto")
+            Trainer(model, steps=0, progress=False).fit(data)
+            torch.testing.assert_close(trial.left_out[place], model.readout.scores[node], rtol=1e-3, atol=1e-4)
+        hits = (trial.left_out.argmax(dim=1) == evaluator.classes).double().mean()
+        assert trial.measures["leave_one_out"] == pytest.approx(float(hits))
+
+    def test_failures_are_recorded(self, graph):
+        setting = SMALL.draw_in_tree(0, seed=0)
+        setting["layers"][0]["kernel"]["arguments"]["scale"] = -1.0
+        setting["layers"][0]["kernel"] = {"kind": "Unheard", "view": "h", "arguments": {}}
+        trial = Evaluator(SharedFits(graph, 3), graph)(0, setting)
+        assert not trial.is_valid
+        assert "Unheard" in trial.error
+
+    def test_ill_posed_settings_are_rejected(self, graph):
+        setting = SMALL.draw_in_tree(0, seed=0)
+        setting["readout"].update(eta=30.0)
+        trial = Evaluator(SharedFits(graph, 3), graph)(0, setting)
+        assert not trial.is_valid
+        assert "ill-posed" in trial.error
+
+
+def trial(number, **measures):
+    names = ("leave_one_out", "leave_one_out_loss", "per_class_out", "per_class_out_loss", "cosine", "balance")
+    return Trial(number, {"layers": [number]}, {**dict.fromkeys(names, 0.5), "val_acc": math.nan, **measures})
+
+
+class TestRanking:
+    classes = torch.arange(3).repeat(4)
+
+    def test_a_collapsed_model_never_wins(self):
+        good = [trial(i, cosine=0.6 + 0.01 * i, per_class_out_loss=-1.0, balance=0.9) for i in range(9)]
+        collapsed = trial(9, cosine=0.99, per_class_out_loss=-0.9, balance=0.35)
+        for classes in (self.classes, torch.arange(3)):
+            ranking = Ranking("auto", classes, 0, 100)
+            assert ranking.order([*good, collapsed])[0].number == 8
+            assert ranking.order([*good, collapsed])[-1].number == 9
+        assert Ranking("cosine", self.classes, 0, 100).order([*good, collapsed])[0].number == 9
+
+    def test_a_single_label_leaves_cosine(self):
+        trials = [trial(0, cosine=0.7, leave_one_out=0.0), trial(1, cosine=0.6, leave_one_out=1.0)]
+        assert Ranking("auto", torch.tensor([0, 0, 1]), 0, 10).order(trials)[0].number == 0
+
+    def test_ties_of_accuracy_are_broken_by_the_loss(self):
+        trials = [trial(0, leave_one_out_loss=-0.9), trial(1, leave_one_out_loss=-0.2)]
+        assert Ranking("leave_one_out", self.classes, 0, 10).order(trials)[0].number == 1
+
+    def test_failed_trials_are_left_out(self):
+        failed = Trial(0, {}, error="no")
+        ranking = Ranking("auto", self.classes, 0, 10)
+        assert ranking.order([failed]) == []
+        assert ranking.scores([failed, trial(1)])[0] == -math.inf
+
+    @pytest.mark.parametrize(("criterion", "match"), [("best", "unknown criterion"), ("val_acc", "needs a val_mask")])
+    def test_bad_criteria(self, criterion, match):
+        with pytest.raises(InvalidInputError, match=match):
+            Ranking(criterion, self.classes, 0, 10)
+
+
+class TestSearch:
+    @pytest.mark.parametrize(
+        "criterion", ["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
+    )
+    def test_finds_a_good_model(self, graph, criterion):
+        result = quick(graph, criterion=criterion)
+        assert len(result) == 12
+        predicted = result.model().predict()
+        assert float((predicted == graph.y)[graph.test_mask].double().mean()) > 0.6
+        assert len(result.table(5).splitlines()) == 6
+        assert "12 settings" in repr(result)
+
+    def test_budget_in_seconds(self, graph):
+        assert 0 < len(search(graph, SMALL, budget=0.3, progress=False)) < 200
+        with pytest.raises(InvalidInputError, match="budget"):
+            search(graph, budget=None)
+
+    def test_resumes_where_it_stopped(self, graph, tmp_path):
+        file = tmp_path / "search.pt"
+        quick(graph, 5, checkpoint=file)
+        resumed = quick(graph, 9, checkpoint=file)
+        whole = quick(graph, 9)
+        assert [t.setting for t in resumed.trials] == [t.setting for t in whole.trials]
+        assert resumed.best.number == whole.best.number
+        for a, b in zip(resumed.trials, whole.trials, strict=True):
+            assert a.measures == pytest.approx(b.measures, nan_ok=True)
+        with pytest.raises(GraphMismatchError, match="another graph"):
+            quick(make_graph(seed=5), 9, checkpoint=file)
+
+    def test_scores_of_the_best_are_kept(self, graph):
+        result = quick(graph, keep=3)
+        assert sum(t.scores is not None for t in result.trials) == 3
+        assert result.best.scores is not None
+
+    def test_test_labels_do_not_matter(self, graph):
+        hidden = copy.copy(graph)
+        hidden.y = torch.where(graph.train_mask, graph.y, -1)
+        hidden.val_mask = torch.zeros_like(graph.val_mask)
+        assert quick(hidden, num_classes=3).best.number == quick(graph).best.number
+
+    def test_node_order_does_not_matter(self, graph):
+        order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+        ours, theirs = quick(graph).model(), quick(permute_graph(graph, order)).model()
+        torch.testing.assert_close(theirs.readout.scores, ours.readout.scores[order], rtol=1e-3, atol=1e-3)
+
+    def test_nothing_found(self, graph):
+        result = search(graph, SMALL, budget=0.0, progress=False)
+        with pytest.raises(NotFittedError, match="larger budget"):
+            result.ensemble()
+
+
+class TestEnsemble:
+    def test_predicts_extends_and_is_saved(self, graph, tmp_path):
+        ensemble = quick(graph).ensemble(4)
+        assert len(ensemble.members) == 4
+        assert float((ensemble.predict() == graph.y)[graph.test_mask].double().mean()) > 0.7
+        torch.testing.assert_close(ensemble.predict_proba().sum(dim=1), torch.ones(60))
+        assert torch.equal(ensemble.predict(), ensemble.predict(graph))
+        ensemble.save(tmp_path / "ensemble.pt")
+        loaded = GCKMEnsemble.load(tmp_path / "ensemble.pt")
+        new = make_graph(20, seed=4)
+        assert torch.equal(loaded.predict_proba(), ensemble.predict_proba())
+        assert torch.equal(loaded.transform(new), ensemble.transform(new))
+        assert "4 models" in repr(loaded)
+
+    def test_is_the_mean_of_standardised_scores(self, graph):
+        ensemble = quick(graph).ensemble(3)
+        parts = [model.readout.scores for model in ensemble.members]
+        torch.testing.assert_close(ensemble.scores(), sum(part / part.std() for part in parts) / 3)
+
+    def test_members_differ(self, graph):
+        layers = [str(model.layers) for model in quick(graph, 24).ensemble(6).members]
+        assert max(layers.count(name) for name in layers) <= 3
+
+    def test_bad_members(self, graph):
+        with pytest.raises(InvalidInputError, match="at least one"):
+            GCKMEnsemble([])
+        other = GCKM(8, 3, 3)
+        Trainer(other, steps=0, progress=False).fit(make_graph(seed=9))
+        with pytest.raises(InvalidInputError, match="same graph"):
+            GCKMEnsemble([quick(graph).model(), other])

@@ -1,0 +1,35 @@
+import json
+
+from torch_gckm.kernels import kernel_from_config
+from torch_gckm.select.space import RandomChooser, Space, describe_setting
+
+
+def test_settings_are_plain_values_that_build_kernels():
+    for number in range(50):
+        setting = Space().draw_in_tree(number, seed=0)
+        assert json.loads(json.dumps(setting)) == setting
+        for part in (*setting["layers"], setting["readout"]):
+            kernel_from_config(part["kernel"])
+        assert describe_setting(setting).count("|") >= len(setting["layers"])
+
+
+def test_neighbours_share_layers():
+    settings = [Space().draw_in_tree(number, seed=3) for number in range(24)]
+    assert len({json.dumps([s["normalize"], s["layers"][0]]) for s in settings}) == 2
+    assert len({json.dumps(s["layers"]) for s in settings[:4]}) == 1
+    assert len({json.dumps(s["readout"]) for s in settings}) == 24
+
+
+def test_a_seed_names_a_sequence():
+    assert Space().draw_in_tree(7, seed=1) == Space().draw_in_tree(7, seed=1)
+    assert Space().draw_in_tree(7, seed=1) != Space().draw_in_tree(7, seed=2)
+
+
+def test_ranges_and_options_are_kept():
+    space = Space(depth=(2,), channels=(5,), lambda2=(0.1, 0.2), view=(None,), kernels=("rbf",), bandwidth=(3.0, 4.0))
+    for number in range(20):
+        setting = space.draw(RandomChooser(number))
+        assert [layer["channels"] for layer in setting["layers"]] == [5, 5]
+        assert all(3.0 <= layer["kernel"]["arguments"]["scale"] <= 4.0 for layer in setting["layers"])
+        assert 0.1 <= setting["readout"]["lambda2"] <= 0.2
+        assert setting["readout"]["kernel"]["kind"] == "RBF"

@@ -1,0 +1,111 @@
+r"""Which of many fitted settings is best, by criteria that see no test label.
+
+==================  ==============================================================================
+``leave_one_out``   accuracy on labelled nodes whose own label was withheld; exact, and free
+``per_class_out``   the same, withholding one label of every class at a time: with few labels a
+                    class, withholding a single one only makes its class weaker than the others
+``cosine``          the paper's score: how clearly unlabelled nodes point at a class
+``val_acc``         accuracy on ``val_mask``
+``combined``        the paper's mean of ``val_acc`` and ``cosine``, weighted by numbers of nodes
+``auto``            what withholding labels says, and ``cosine``, weighted by the labels a class
+==================  ==============================================================================
+
+Equal accuracies are told apart by the log-loss of calibrated probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.select.trial import Trial
+from torch_gckm.train.metrics import combined_score
+
+Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
+_COLLAPSED = 0.5  # Effective number of predicted classes, as a share of what the best-balanced settings reach.
+_TIE = 1e-4
+
+
+class Ranking:
+    """Scores trials of one search; higher is better.
+
+    Args:
+        criterion: The name of the criterion.
+        classes: The classes of the labelled nodes, ``[num_labelled]``.
+        num_val: The number of validation nodes.
+        num_unlabelled: The number of unlabelled nodes.
+    """
+
+    def __init__(self, criterion: Criterion, classes: Tensor, num_val: int, num_unlabelled: int) -> None:
+        if criterion not in _SCORES:
+            raise InvalidInputError(f"unknown criterion {criterion!r}; choose from {', '.join(_SCORES)}")
+        if criterion in ("val_acc", "combined") and num_val == 0:
+            raise InvalidInputError(f"criterion='{criterion}' needs a val_mask with at least one node")
+        counts = torch.bincount(classes)
+        self.criterion, self.num_val, self.num_unlabelled = criterion, num_val, num_unlabelled
+        self.fewest = int(counts[counts > 0].min())
+
+    def scores(self, trials: Sequence[Trial]) -> list[float]:
+        """One score a trial, minus infinity for those that failed."""
+        valid = [trial for trial in trials if trial.is_valid]
+        values = _SCORES[self.criterion](self, valid) if valid else []
+        found = {trial.number: value for trial, value in zip(valid, values, strict=True)}
+        return [found.get(trial.number, -math.inf) for trial in trials]
+
+    def order(self, trials: Sequence[Trial]) -> list[Trial]:
+        """The valid trials, best first; of equals, the earlier one."""
+        scores = self.scores(trials)
+        order = sorted(range(len(trials)), key=lambda i: (-scores[i], trials[i].number))
+        return [trials[i] for i in order if trials[i].is_valid]
+
+
+def _measured(name: str) -> Callable[[Ranking, list[Trial]], list[float]]:
+    def scores(ranking: Ranking, trials: list[Trial]) -> list[float]:
+        loss = name + "_loss" if name + "_loss" in trials[0].measures else "leave_one_out_loss"
+        return [trial.measures[name] + _TIE * trial.measures[loss] for trial in trials]
+
+    return scores
+
+
+def _combined(ranking: Ranking, trials: list[Trial]) -> list[float]:
+    rest = ranking.num_unlabelled - ranking.num_val
+    return [
+        combined_score(trial.measures["val_acc"], ranking.num_val, trial.measures["cosine"], rest) for trial in trials
+    ]
+
+
+def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
+    """Ranks by withheld labels and by cosine, weighted; settings that predict too few classes come last."""
+    cosine = _ranks([trial.measures["cosine"] for trial in trials])
+    if ranking.fewest == 1:
+        weight, withheld = 0.0, np.zeros(len(trials))
+    else:
+        weight = ranking.fewest / (ranking.fewest + 2.0)
+        name = "leave_one_out_loss" if math.isnan(trials[0].measures["per_class_out_loss"]) else "per_class_out_loss"
+        withheld = _ranks([trial.measures[name] for trial in trials])
+    balance = np.array([trial.measures["balance"] for trial in trials])
+    collapsed = balance < _COLLAPSED * np.quantile(balance, 0.9)
+    total = weight * withheld + (1.0 - weight) * cosine - collapsed
+    return [float(value) for value in total]
+
+
+def _ranks(values: list[float]) -> np.ndarray:
+    """The share of values that are smaller, in [0, 1)."""
+    array = np.nan_to_num(np.array(values), nan=-np.inf)
+    return np.searchsorted(np.sort(array), array) / len(array)
+
+
+_SCORES: dict[str, Callable[[Ranking, list[Trial]], list[float]]] = {
+    "auto": _auto,
+    "leave_one_out": _measured("leave_one_out"),
+    "per_class_out": _measured("per_class_out"),
+    "cosine": _measured("cosine"),
+    "val_acc": _measured("val_acc"),
+    "combined": _combined,
+}

@@ -1,0 +1,129 @@
+"""Several models that speak with one voice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_gckm.errors import InvalidInputError, NotFittedError
+from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.nn import GCKM
+from torch_gckm.nn.coding import class_similarity
+from torch_gckm.nn.saving import arguments_from_config, model_config
+from torch_gckm.train.metrics import calibrate
+
+FORMAT = "ensemble 1"
+
+
+class GCKMEnsemble(torch.nn.Module):
+    r"""The mean of several fitted models' class scores, each divided by its spread on the fitted graph.
+
+    It predicts, extends to new nodes, saves and loads as a single
+    :class:`~torch_gckm.nn.GCKM` does. Probabilities are calibrated on leave-one-out
+    scores, which have not seen the labels they are compared with.
+
+    Args:
+        members: Models fitted to the same graph, with readouts solved for the same labels at step 0.
+    """
+
+    spread: Tensor
+    temperature: Tensor
+
+    def __init__(self, members: Sequence[GCKM]) -> None:
+        super().__init__()
+        if not members:
+            raise InvalidInputError("an ensemble needs at least one model")
+        if len({tuple(model.data_id.tolist()) for model in members}) > 1:
+            raise InvalidInputError("the members of an ensemble must be fitted on the same graph")
+        self.models = torch.nn.ModuleList(members)
+        self.register_buffer("spread", torch.ones(len(members)))
+        self.register_buffer("temperature", torch.ones(()))
+        if all(model.is_fitted for model in members):
+            self._calibrate()
+
+    @property
+    def members(self) -> list[GCKM]:
+        """The models."""
+        return cast(list[GCKM], list(self.models))
+
+    @property
+    def out_channels(self) -> int:
+        """The number of classes."""
+        return self.members[0].out_channels
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the members are fitted."""
+        return all(model.is_fitted for model in self.members)
+
+    def scores(self, data: Data | None = None) -> Tensor:
+        """Class scores ``[n, num_classes]`` of the fitted graph, or of any other."""
+        if data is None or self.is_fitted_on(data):
+            self._require_fit()
+            return self._combine([model.readout.scores for model in self.members])
+        return self.transform(data)
+
+    def transform(self, data: Data, known: Tensor | None = None) -> Tensor:
+        """Class scores of every node of another graph, by the out-of-sample extension; see :meth:`GCKM.transform`."""
+        self._require_fit()
+        return self._combine([model.transform(data, known) for model in self.members])
+
+    def predict(self, data: Data | None = None) -> Tensor:
+        """Classes ``[n]`` of the fitted graph, or of any other."""
+        return self.scores(data).argmax(dim=1)
+
+    def predict_proba(self, data: Data | None = None) -> Tensor:
+        """Calibrated class probabilities ``[n, num_classes]``."""
+        return (self.temperature * self.scores(data)).softmax(dim=1)
+
+    def is_fitted_on(self, data: Data) -> bool:
+        """Whether this is the graph that the members were fitted on."""
+        return self.members[0].is_fitted_on(data)
+
+    def summary(self) -> str:
+        """Every member's summary."""
+        return "\n\n".join(model.summary() for model in self.members)
+
+    def save(self, path: PathLike) -> None:
+        """Write all members to one file, atomically."""
+        configs = [model_config(model) for model in self.members]
+        save_tensors({"format": FORMAT, "configs": configs, "state": self.state_dict()}, path)
+
+    @classmethod
+    def load(cls, path: PathLike) -> GCKMEnsemble:
+        """Read an ensemble that :meth:`save` wrote; executes no code from the file."""
+        content = load_tensors(path)
+        if content.get("format") != FORMAT:
+            raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
+        members = [GCKM(**arguments_from_config(config)) for config in content["configs"]]
+        state = content["state"]
+        for number, model in enumerate(members):
+            model.to(state[f"models.{number}.readout.scores"].dtype)
+        ensemble = cls(members)
+        ensemble.load_state_dict(state)
+        return ensemble
+
+    @torch.no_grad()
+    def _calibrate(self) -> None:
+        parts = [class_similarity(model.readout.scores, model.readout.codes) for model in self.members]
+        self.spread.copy_(torch.stack([part.std().clamp(min=1e-12) for part in parts]))
+        left_out = self._combine([model.readout.leave_one_out() for model in self.members])
+        readout = self.members[0].readout
+        self.temperature.fill_(calibrate(left_out, readout.label_class[readout.labelled])[0])
+
+    def _combine(self, scores: Sequence[Tensor]) -> Tensor:
+        total = torch.zeros((), dtype=scores[0].dtype, device=scores[0].device)
+        for part, model, spread in zip(scores, self.members, self.spread, strict=True):
+            total = total + class_similarity(part, model.readout.codes) / (spread * len(scores))
+        return total
+
+    def _require_fit(self) -> None:
+        if not self.is_fitted:
+            raise NotFittedError("the ensemble's models are not fitted")
+
+    def __repr__(self) -> str:
+        return f"GCKMEnsemble({len(self.members)} models, {self.out_channels} classes)"

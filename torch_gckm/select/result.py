@@ -1,0 +1,125 @@
+"""What a search found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from torch_gckm.errors import NotFittedError
+from torch_gckm.nn import GCKM
+from torch_gckm.select.criteria import Ranking
+from torch_gckm.select.ensemble import GCKMEnsemble
+from torch_gckm.select.space import Setting, describe_setting
+from torch_gckm.select.trial import Evaluator, Trial
+
+MEMBERS = 20  # How many settings an ensemble combines.
+
+
+class SearchResult:
+    """The trials of a search, ranked.
+
+    Args:
+        evaluator: What fitted and measured them.
+        ranking: How they are compared.
+        trials: The trials so far.
+    """
+
+    def __init__(self, evaluator: Evaluator, ranking: Ranking, trials: list[Trial]) -> None:
+        self.evaluator, self.ranking, self.trials = evaluator, ranking, trials
+
+    def ranked(self) -> list[Trial]:
+        """The trials that did not fail, best first."""
+        return self.ranking.order(self.trials)
+
+    @property
+    def best(self) -> Trial:
+        """The best trial."""
+        return self._some(1)[0]
+
+    @property
+    def best_setting(self) -> Setting:
+        """The best setting."""
+        return self.best.setting
+
+    def model(self, trial: Trial | None = None) -> GCKM:
+        """The fitted model of a trial, by default the best."""
+        return self.evaluator.solve((self.best if trial is None else trial).setting)
+
+    def ensemble(self, size: int = MEMBERS) -> GCKMEnsemble:
+        """The best settings, fitted again and combined.
+
+        Args:
+            size: The number of settings.
+        """
+        members = choose_members(self.ranked(), size)
+        if not members:
+            raise NotFittedError(self._nothing())
+        order = sorted(members, key=lambda trial: trial.number)  # Neighbours share layers.
+        return GCKMEnsemble([self.evaluator.solve(trial.setting) for trial in order])
+
+    def forget_scores(self, keep: int) -> None:
+        """Free the scores of all but the best trials."""
+        for trial in self.ranked()[keep:]:
+            trial.scores = None
+
+    def progress(self) -> dict[str, str]:
+        """The best trial in a few words."""
+        ranked = self.ranked()
+        if not ranked:
+            return {"failed": str(len(self.trials))}
+        measures = ranked[0].measures
+        shown = {"best": str(ranked[0].number)}
+        for name in ("leave_one_out", "cosine", "val_acc"):
+            if not math.isnan(measures[name]):
+                shown[name] = f"{100 * measures[name]:.1f}"
+        return shown
+
+    def table(self, count: int = 10) -> str:
+        """The best trials, a line each."""
+        lines = [f"{'trial':>6}{'one out':>9}{'per class':>11}{'cosine':>8}{'seconds':>9}  setting"]
+        for trial in self.ranked()[:count]:
+            m = trial.measures
+            lines.append(
+                f"{trial.number:>6}{100 * m['leave_one_out']:>9.1f}{100 * m['per_class_out']:>11.1f}"
+                f"{100 * m['cosine']:>8.1f}{trial.seconds:>9.2f}  {describe_setting(trial.setting)}"
+            )
+        return "\n".join(lines)
+
+    def _some(self, count: int) -> Sequence[Trial]:
+        ranked = self.ranked()
+        if not ranked:
+            raise NotFittedError(self._nothing())
+        return ranked[:count]
+
+    def _nothing(self) -> str:
+        if not self.trials:
+            return "the search tried no setting; give it a larger budget"
+        return f"none of {len(self.trials)} settings could be fitted; the last one failed with: {self.trials[-1].error}"
+
+    def __len__(self) -> int:
+        return len(self.trials)
+
+    def __repr__(self) -> str:
+        failed = sum(not trial.is_valid for trial in self.trials)
+        return f"SearchResult({len(self)} settings, {failed} failed, criterion={self.ranking.criterion!r})"
+
+
+def choose_members(ranked: Sequence[Trial], size: int, per_layer: int = 3) -> list[Trial]:
+    """The best trials, but at most so many with the same hidden layers, so that they differ."""
+    members: list[Trial] = []
+    used: dict[str, int] = {}
+    for trial in ranked:
+        key = str(trial.setting["layers"])
+        if used.get(key, 0) < per_layer:
+            members.append(trial)
+            used[key] = used.get(key, 0) + 1
+        if len(members) == size:
+            break
+    return members
+
+
+def combine(scores: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The mean of class scores, each divided by its spread."""
+    return torch.stack([s / s.std().clamp(min=1e-12) for s in scores]).mean(dim=0)

@@ -1,0 +1,116 @@
+"""Search for settings without validation labels."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+from torch_geometric.data import Data
+from tqdm import tqdm
+
+from torch_gckm.errors import GraphMismatchError, InvalidInputError
+from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.gram import GramLike
+from torch_gckm.select.criteria import Criterion, Ranking
+from torch_gckm.select.prefix import SharedFits
+from torch_gckm.select.result import SearchResult
+from torch_gckm.select.space import Space
+from torch_gckm.select.trial import Evaluator, Trial
+
+_SAVE_EVERY = 20.0  # Seconds between two checkpoints.
+
+
+def search(
+    data: Data,
+    space: Space | None = None,
+    budget: float | None = 60.0,
+    criterion: Criterion = "auto",
+    seed: int = 0,
+    *,
+    max_settings: int | None = None,
+    num_classes: int | None = None,
+    split: int | None = None,
+    gram: GramLike = "auto",
+    keep: int = 60,
+    progress: bool = True,
+    checkpoint: PathLike | None = None,
+) -> SearchResult:
+    """Try random settings on a graph with a few labels and rank them; no other choice is needed.
+
+    Every setting is a whole model at step 0: kernel PCA and one linear solve. Settings
+    that share their first layers share the work. A setting that fails, or whose readout is
+    ill-posed, is recorded and passed over.
+
+    .. code-block:: python
+
+        result = search(data, budget=60)
+        result.ensemble().predict()
+
+    Args:
+        data: Features ``x``, edges, labels ``y`` (-1: unknown) and ``train_mask``.
+        space: The settings to choose from.
+        budget: The time to search for, in seconds; ``None`` for no limit.
+        criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
+        seed: The same seed tries the same settings, in the same order.
+        max_settings: The number of settings to try; ``None`` for no limit.
+        num_classes: The number of classes; by default one more than the largest label.
+        split: The column to use of masks ``[n, splits]``.
+        gram: How to represent kernel matrices.
+        keep: Hold on to the scores of so many of the best settings.
+        progress: Show a progress bar.
+        checkpoint: A file to write all trials to, now and then; an existing one is continued.
+    """
+    if budget is None and max_settings is None:
+        raise InvalidInputError("give a 'budget' in seconds, 'max_settings', or both")
+    if data.y is None:
+        raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
+    space = space or Space()
+    fits = SharedFits(data, int(data.y.max()) + 1 if num_classes is None else num_classes, gram)
+    evaluator = Evaluator(fits, data, split)
+    unlabelled = int(evaluator.unlabelled.sum())
+    ranking = Ranking(criterion, evaluator.classes, int(evaluator.val.sum()), unlabelled)
+    result = SearchResult(evaluator, ranking, _resume(checkpoint, evaluator, seed))
+    spent = sum(trial.seconds for trial in result.trials)
+    saved = start = time.perf_counter()
+    total = None if max_settings is None else max_settings
+    with tqdm(total=total, initial=len(result), disable=not progress, desc="search", unit="setting") as bar:
+        while (max_settings is None or len(result) < max_settings) and (
+            budget is None or spent + time.perf_counter() - start < budget
+        ):
+            number = len(result)
+            result.trials.append(evaluator(number, space.draw_in_tree(number, seed)))
+            bar.update()
+            if number % 10 == 9:
+                result.forget_scores(keep)
+                bar.set_postfix(result.progress())
+            if checkpoint is not None and time.perf_counter() - saved > _SAVE_EVERY:
+                _save(checkpoint, result, seed)
+                saved = time.perf_counter()
+    result.forget_scores(keep)
+    if checkpoint is not None:
+        _save(checkpoint, result, seed)
+    return result
+
+
+def _save(path: PathLike, result: SearchResult, seed: int) -> None:
+    evaluator = result.evaluator
+    content = {
+        "seed": seed,
+        "graph": list(evaluator.identity),
+        "labelled": evaluator.labelled,
+        "classes": evaluator.classes,
+        "trials": [trial.to_dict() for trial in result.trials],
+    }
+    save_tensors(content, path)
+
+
+def _resume(path: PathLike | None, evaluator: Evaluator, seed: int) -> list[Trial]:
+    if path is None or not Path(path).exists():
+        return []
+    content = load_tensors(path)
+    same = content["graph"] == list(evaluator.identity) and content["seed"] == seed
+    if not same or content["labelled"].tolist() != evaluator.labelled.tolist():
+        raise GraphMismatchError(f"the checkpoint '{path}' belongs to another graph, other labels or another seed")
+    trials = [Trial(**trial) for trial in content["trials"]]
+    return [trial for trial in trials if not math.isnan(trial.seconds)]

@@ -1,0 +1,162 @@
+"""The settings to search among, drawn at random or by a study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from torch_gckm.kernels import RBF, Kernel, Laplacian, Polynomial, kernel_from_config
+
+T = TypeVar("T")
+Setting = dict[str, Any]
+Range = tuple[float, float]
+
+
+class Chooser(Protocol):
+    """What makes choices: a random generator, or a study that learns from earlier ones."""
+
+    def choice(self, name: str, options: Sequence[T]) -> T:
+        """One of the options."""
+
+    def log_uniform(self, name: str, low: float, high: float) -> float:
+        """A positive number; its logarithm is uniform."""
+
+
+class RandomChooser:
+    """Independent random choices.
+
+    Args:
+        seed: Any numbers; the same ones make the same choices.
+    """
+
+    def __init__(self, *seed: int) -> None:
+        self.generator = np.random.default_rng(seed)
+
+    def choice(self, name: str, options: Sequence[T]) -> T:
+        return options[int(self.generator.integers(len(options)))]
+
+    def log_uniform(self, name: str, low: float, high: float) -> float:
+        return float(math.exp(self.generator.uniform(math.log(low), math.log(high))))
+
+
+@dataclass(frozen=True)
+class Space:
+    r"""The settings of a :class:`~torch_gckm.nn.GCKM` to choose from.
+
+    The paper's search space, widened by unit-length rows and several hops a
+    layer. Bandwidths are relative to the features at hand (see ``scale`` of
+    :class:`~torch_gckm.kernels.RBF`), so that the space suits any graph. The
+    readout's scores depend only on :math:`\eta \lambda_1` and
+    :math:`\lambda_2 / \lambda_1`: :math:`\lambda_1` stays 1.
+
+    Options that occur more than once are drawn more often.
+
+    Args:
+        depth: The number of hidden layers.
+        normalize: Whether rows of ``x`` are scaled to unit length.
+        kernels: The kernels of hidden layers, ``"rbf"`` or ``"polynomial"``.
+        channels: The embedding dimensions.
+        aggregations: How layers aggregate.
+        hops: How often they do.
+        bandwidth: The range of the hidden layers' relative squared bandwidths.
+        degrees: The degrees of polynomial kernels.
+        constant: The range of the relative constants of polynomial kernels.
+        readout_bandwidth: The range of the readout's relative squared bandwidth.
+        eta: The readout's regularisation.
+        lambda2: The range of the readout's weight of the labels.
+        view: The kernel that the readout multiplies by, on the input features: ``"rbf"``, ``"laplacian"`` or none.
+        view_bandwidth: The range of its relative bandwidth.
+    """
+
+    depth: tuple[int, ...] = (1, 2, 2, 2, 3)
+    normalize: tuple[str | None, ...] = (None, "l2")
+    kernels: tuple[str, ...] = ("rbf", "polynomial")
+    channels: tuple[int, ...] = (16, 32, 64)
+    aggregations: tuple[str, ...] = ("gcn", "mean", "sum")
+    hops: tuple[int, ...] = (1, 2, 3)
+    bandwidth: Range = (0.3, 100.0)
+    degrees: tuple[int, ...] = (1, 2)
+    constant: Range = (0.05, 20.0)
+    readout_bandwidth: Range = (0.05, 50.0)
+    eta: tuple[float, ...] = (1.0, 1.0, 0.95, 0.8)
+    lambda2: Range = (0.02, 1.0)
+    view: tuple[str | None, ...] = (None, None, "rbf", "laplacian")
+    view_bandwidth: Range = (1.0, 100.0)
+
+    def draw_depth(self, chooser: Chooser) -> Setting:
+        """The number of layers and what happens to the input."""
+        return {"depth": chooser.choice("depth", self.depth), "normalize": chooser.choice("normalize", self.normalize)}
+
+    def draw_layer(self, chooser: Chooser, number: int) -> Setting:
+        """The setting of one hidden layer."""
+        kind = chooser.choice(f"kernel{number}", self.kernels)
+        kernel: Kernel
+        if kind == "rbf":
+            kernel = RBF(scale=chooser.log_uniform(f"bandwidth{number}", *self.bandwidth))
+        else:
+            degree = chooser.choice(f"degree{number}", self.degrees)
+            kernel = Polynomial(degree, "auto", scale=chooser.log_uniform(f"constant{number}", *self.constant))
+        return {
+            "kernel": kernel.config(),
+            "channels": chooser.choice(f"channels{number}", self.channels),
+            "aggregation": chooser.choice(f"aggregation{number}", self.aggregations),
+            "hops": chooser.choice(f"hops{number}", self.hops),
+        }
+
+    def draw_readout(self, chooser: Chooser) -> Setting:
+        """The setting of the readout."""
+        kernel: Kernel = RBF(scale=chooser.log_uniform("readout_bandwidth", *self.readout_bandwidth))
+        view = chooser.choice("view", self.view)
+        if view is not None:
+            width = chooser.log_uniform("view_bandwidth", *self.view_bandwidth)
+            kernel = kernel * (RBF(scale=width) if view == "rbf" else Laplacian(scale=math.sqrt(width))).on("x")
+        return {
+            "kernel": kernel.config(),
+            "eta": chooser.choice("eta", self.eta),
+            "lambda2": chooser.log_uniform("lambda2", *self.lambda2),
+        }
+
+    def draw(self, chooser: Chooser) -> Setting:
+        """A whole setting."""
+        setting = self.draw_depth(chooser)
+        depth = setting.pop("depth")
+        layers = [self.draw_layer(chooser, number) for number in range(1, depth + 1)]
+        return {**setting, "layers": layers, "readout": self.draw_readout(chooser)}
+
+    def draw_in_tree(self, number: int, seed: int, branches: tuple[int, int] = (3, 4)) -> Setting:
+        """The random setting of a number; neighbouring numbers share their first layers.
+
+        Fitting a layer costs more than fitting a readout. So each draw of the first layer
+        is followed by several of the later layers, and each of those by several of the readout.
+
+        Args:
+            number: The number of the setting, from 0.
+            seed: The same seed makes the same sequence of settings.
+            branches: How many draws of the later layers share a first one, and how many of the readout share them.
+        """
+        readout = number
+        later = readout // branches[1]
+        first = later // branches[0]
+        trunk = RandomChooser(seed, 0, first)
+        setting = self.draw_depth(trunk)
+        depth = setting.pop("depth")
+        layers = [self.draw_layer(trunk, 1)]
+        branch = RandomChooser(seed, 1, later)
+        layers += [self.draw_layer(branch, layer) for layer in range(2, depth + 1)]
+        return {**setting, "layers": layers, "readout": self.draw_readout(RandomChooser(seed, 2, readout))}
+
+
+def describe_setting(setting: Setting) -> str:
+    """A setting in one line."""
+    layers = [
+        f"{kernel_from_config(layer['kernel'])!r} {layer['aggregation']}^{layer['hops']} {layer['channels']}"
+        for layer in setting["layers"]
+    ]
+    readout = setting["readout"]
+    last = f"{kernel_from_config(readout['kernel'])!r} eta={readout['eta']:g} lambda2={readout['lambda2']:.3g}"
+    start = ["l2"] if setting["normalize"] else []
+    return " | ".join([*start, *layers, last])

@@ -1,0 +1,135 @@
+"""One setting, fitted and measured without looking at any test label."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_gckm.errors import GCKMError
+from torch_gckm.nn import GCKM
+from torch_gckm.nn.coding import class_similarity, decode
+from torch_gckm.nn.labels import parse_labels, pick_mask
+from torch_gckm.select.prefix import SharedFits
+from torch_gckm.select.space import Setting
+from torch_gckm.train.metrics import accuracy, calibrate, class_balance, cosine_score, one_per_class
+
+_REPEATS = 50  # Groups of one label a class that are withheld.
+_MOST_LABELS = 3000  # With more, withholding groups would need too large a matrix, and single labels say enough.
+
+
+@dataclass
+class Trial:
+    """A setting and what became of it.
+
+    Attributes:
+        number: Its place in the search.
+        setting: The setting.
+        measures: Criteria by name, NaN where one has no meaning.
+        seconds: The time it took.
+        error: Why it failed or was rejected, else ``None``.
+        scores: Class scores of all nodes, ``[n, num_classes]``.
+        left_out: Leave-one-out class scores of the labelled nodes, ``[num_labelled, num_classes]``.
+    """
+
+    number: int
+    setting: Setting
+    measures: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    error: str | None = None
+    scores: Tensor | None = None
+    left_out: Tensor | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the setting was fitted and is well-posed."""
+        return self.error is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values and tensors."""
+        return dict(self.__dict__)
+
+
+class Evaluator:
+    """Fits settings to one graph and measures them.
+
+    Args:
+        fits: The shared fits to the graph.
+        data: The same graph with the labels to use.
+        split: The column to use of masks ``[n, splits]``.
+    """
+
+    def __init__(self, fits: SharedFits, data: Data, split: int | None = None) -> None:
+        self.fits, self.data, self.split = fits, data, split
+        count = data.num_nodes
+        labels = parse_labels(data.y, data.get("train_mask"), count, fits.num_classes, split, warn=False)
+        self.labelled = (labels.classes >= 0).nonzero().squeeze(1)
+        self.classes = labels.classes[self.labelled]
+        self.unlabelled = labels.classes < 0
+        self.groups = one_per_class(self.classes, _REPEATS)
+        val = data.get("val_mask")
+        known = data.y.view(-1) >= 0
+        self.val = torch.zeros_like(known) if val is None else (pick_mask(val, count, split, "val_mask") > 0) & known
+
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """Numbers that tell this graph from any other."""
+        return self.fits.identity
+
+    def __call__(self, number: int, setting: Setting) -> Trial:
+        """Fit and measure; a failure is recorded, not raised."""
+        start = time.perf_counter()
+        trial = Trial(number, setting)
+        try:
+            model = self.solve(setting)
+            self._measure(trial, model)
+        except (GCKMError, torch.linalg.LinAlgError) as error:
+            trial.error = f"{type(error).__name__}: {error}"
+        trial.seconds = time.perf_counter() - start
+        return trial
+
+    @torch.no_grad()
+    def solve(self, setting: Setting) -> GCKM:
+        """The fitted model of a setting."""
+        model = self.fits.fit(setting)
+        model.solve(self.data, split=self.split)
+        return model
+
+    @torch.no_grad()
+    def _measure(self, trial: Trial, model: GCKM) -> None:
+        readout = model.readout
+        leverage = readout.leverage()
+        if not bool(((leverage > 0) & (leverage < 1)).all()):
+            trial.error = f"ill-posed: leverages from {float(leverage.min()):.3g} to {float(leverage.max()):.3g}"
+            return
+        left_out = class_similarity(readout.leave_one_out(), readout.codes)
+        predicted = decode(readout.scores, readout.codes)
+        every = torch.ones(self.classes.numel(), dtype=torch.bool)
+        trial.measures = {
+            "leave_one_out": accuracy(left_out.argmax(dim=1), self.classes, every),
+            "leave_one_out_loss": -calibrate(left_out, self.classes)[1],
+            "cosine": cosine_score(readout.scores, readout.codes, self.unlabelled),
+            "balance": class_balance(predicted, model.out_channels),
+            "val_acc": accuracy(predicted, self.data.y.view(-1), self.val),
+            **self._per_class(model),
+        }
+        trial.scores = class_similarity(readout.scores, readout.codes).float().clone()
+        trial.left_out = left_out.float()
+
+    def _per_class(self, model: GCKM) -> dict[str, float]:
+        """Criteria from withholding one label of every class at a time."""
+        if self.groups.size(1) == 0 or self.labelled.numel() > _MOST_LABELS:
+            return {"per_class_out": math.nan, "per_class_out_loss": math.nan}
+        withheld = model.readout.leave_out(list(self.labelled[self.groups]))
+        similarity = class_similarity(torch.cat(list(withheld)), model.readout.codes)
+        classes = self.classes[self.groups].flatten()
+        every = torch.ones(classes.numel(), dtype=torch.bool)
+        return {
+            "per_class_out": accuracy(similarity.argmax(dim=1), classes, every),
+            "per_class_out_loss": -calibrate(similarity, classes)[1],
+        }
