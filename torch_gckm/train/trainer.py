@@ -135,7 +135,8 @@ class Trainer:
         optimizer.load_state_dict(content["optimizer"])
         history = History.from_dict(content["history"])
         if len(history) <= self.steps and not self._has_stalled(history):
-            self._loss(data, optimizer, backward=True)  # The gradient at the state that was saved.
+            self._solve(data, split)  # The factors and the gradient at the state that was saved.
+            self._loss(data, optimizer, backward=True)
         return history, content["best_state"], optimizer
 
     def _has_stalled(self, history: History) -> bool:
