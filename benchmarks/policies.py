@@ -45,12 +45,11 @@ def subgraph(data: Data, size: int) -> Data:
     picked = others[torch.randperm(others.numel(), generator=torch.Generator().manual_seed(0))]
     nodes = torch.cat([labelled, picked[: size - labelled.numel()]]).sort().values
     if data.x.layout != torch.strided:
-        data = data.clone()
-        data.x = data.x.index_select(0, nodes).to_dense()
-        rest = Data(edge_index=data.edge_index, y=data.y, train_mask=data.train_mask, num_nodes=data.num_nodes)
-        rest = rest.subgraph(nodes)
-        rest.x = data.x
-        return rest
+        x = data.x.index_select(0, nodes).to_dense()
+        data = Data(edge_index=data.edge_index, y=data.y, train_mask=data.train_mask, num_nodes=data.num_nodes)
+        data = data.subgraph(nodes)
+        data.x = x
+        return data
     return data.subgraph(nodes)
 
 

@@ -74,7 +74,7 @@ class TestTrials:
 
     def test_ill_posed_settings_are_rejected(self, graph):
         setting = SMALL.draw_in_tree(0, seed=0)
-        setting["readout"].update(eta=30.0)
+        setting["readout"].update(eta=0.2)
         trial = Evaluator(SharedFits(graph, 3), graph)(0, setting)
         assert not trial.is_valid
         assert "ill-posed" in trial.error

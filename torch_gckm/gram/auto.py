@@ -15,9 +15,11 @@ from torch_gckm.kernels import Kernel, Rows
 class Auto(GramFactory):
     """Choose between :class:`Dense` and :class:`LowRank` by the number of nodes.
 
-    Up to ``dense_below`` nodes an exact matrix costs a fraction of a second and
-    has no tolerance to think about. Beyond, the low-rank matrix is faster, and
-    the only one whose memory does not grow with the square of the number of nodes.
+    Up to ``dense_below`` nodes an exact matrix is at least as fast, and has no
+    tolerance to think about. Beyond, the low-rank matrix is faster, and the only
+    one whose memory does not grow with the square of the number of nodes. The
+    threshold is where whole fits to subgraphs of Cora, CiteSeer, PubMed and Physics
+    cross over (``benchmarks/policies.py``).
 
     Args:
         dense_below: The largest number of nodes to represent exactly.

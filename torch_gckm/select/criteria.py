@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.select.trial import Trial
+from torch_gckm.select.trial import Evaluator, Trial
 from torch_gckm.train.metrics import combined_score
 
 Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
@@ -50,6 +50,16 @@ class Ranking:
         counts = torch.bincount(classes)
         self.criterion, self.num_val, self.num_unlabelled = criterion, num_val, num_unlabelled
         self.fewest = int(counts[counts > 0].min())
+
+    @classmethod
+    def of(cls, criterion: Criterion, evaluator: Evaluator) -> Ranking:
+        """For the labels of an evaluator."""
+        unlabelled = int(evaluator.unlabelled.sum())
+        return cls(criterion, evaluator.classes, int(evaluator.val.sum()), unlabelled)
+
+    def value(self, trial: Trial) -> float:
+        """The score of a single trial, for engines that see one at a time."""
+        return self.scores([trial])[0]
 
     def scores(self, trials: Sequence[Trial]) -> list[float]:
         """One score a trial, minus infinity for those that failed."""

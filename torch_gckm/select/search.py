@@ -68,9 +68,7 @@ def search(
     space = space or Space()
     fits = SharedFits(data, int(data.y.max()) + 1 if num_classes is None else num_classes, gram)
     evaluator = Evaluator(fits, data, split)
-    unlabelled = int(evaluator.unlabelled.sum())
-    ranking = Ranking(criterion, evaluator.classes, int(evaluator.val.sum()), unlabelled)
-    result = SearchResult(evaluator, ranking, _resume(checkpoint, evaluator, seed))
+    result = SearchResult(evaluator, Ranking.of(criterion, evaluator), _resume(checkpoint, evaluator, seed))
     spent = sum(trial.seconds for trial in result.trials)
     saved = start = time.perf_counter()
     total = None if max_settings is None else max_settings

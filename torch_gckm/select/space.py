@@ -82,7 +82,7 @@ class Space:
     degrees: tuple[int, ...] = (1, 2)
     constant: Range = (0.05, 20.0)
     readout_bandwidth: Range = (0.05, 50.0)
-    eta: tuple[float, ...] = (1.0, 1.0, 0.95, 0.8)
+    eta: tuple[float, ...] = (1.0, 1.0, 1.1, 1.3)
     lambda2: Range = (0.02, 1.0)
     view: tuple[str | None, ...] = (None, None, "rbf", "laplacian")
     view_bandwidth: Range = (1.0, 100.0)

@@ -1,0 +1,113 @@
+"""The same search as an Optuna study (extra ``tune``): it learns where to look, and several machines can share it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch_geometric.data import Data
+
+from torch_gckm.gram import GramLike
+from torch_gckm.select.criteria import Criterion, Ranking
+from torch_gckm.select.prefix import SharedFits
+from torch_gckm.select.result import SearchResult
+from torch_gckm.select.space import Space
+from torch_gckm.select.trial import Evaluator, Trial
+
+if TYPE_CHECKING:
+    import optuna
+
+T = TypeVar("T")
+
+
+class StudyChooser:
+    """Choices made by an Optuna trial.
+
+    Args:
+        trial: The trial.
+    """
+
+    def __init__(self, trial: optuna.Trial) -> None:
+        self.trial = trial
+
+    def choice(self, name: str, options: Sequence[T]) -> T:
+        different: list[Any] = list(dict.fromkeys(options))
+        chosen: T = self.trial.suggest_categorical(name, different)
+        return chosen
+
+    def log_uniform(self, name: str, low: float, high: float) -> float:
+        return self.trial.suggest_float(name, low, high, log=True)
+
+
+def study_search(
+    data: Data,
+    space: Space | None = None,
+    budget: float | None = 60.0,
+    criterion: Criterion = "auto",
+    seed: int = 0,
+    *,
+    max_settings: int | None = None,
+    num_classes: int | None = None,
+    split: int | None = None,
+    gram: GramLike = "auto",
+    storage: str | optuna.storages.BaseStorage | None = None,
+    name: str = "gckm",
+    progress: bool = True,
+) -> SearchResult:
+    """Search with Optuna's sampler instead of at random; see :func:`~torch_gckm.select.search`.
+
+    Processes on several machines that name the same storage and study search together. Each
+    returns the settings of all of them that are finished by then.
+
+    Args:
+        data: The graph with a few labels.
+        space: The settings to choose from.
+        budget: The time to search for, in seconds; ``None`` for no limit.
+        criterion: How to rank settings.
+        seed: The seed of the sampler; give every process one of its own.
+        max_settings: The number of settings that this process tries; ``None`` for no limit.
+        num_classes: The number of classes; by default one more than the largest label.
+        split: The column to use of masks ``[n, splits]``.
+        gram: How to represent kernel matrices.
+        storage: Where the study lives: a database URL or an Optuna storage; ``None`` keeps it in memory.
+        name: The study's name in the storage.
+        progress: Show a progress bar.
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise ImportError("a study needs optuna; install it with: pip install 'torch_gckm[tune]'") from error
+
+    space = space or Space()
+    fits = SharedFits(data, int(data.y.max()) + 1 if num_classes is None else num_classes, gram)
+    evaluator = Evaluator(fits, data, split)
+    ranking = Ranking.of(criterion, evaluator)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=False)
+    study = optuna.create_study(
+        storage=storage, study_name=name, direction="maximize", load_if_exists=True, sampler=sampler
+    )
+
+    def objective(attempt: optuna.Trial) -> float:
+        trial = evaluator(attempt.number, space.draw(StudyChooser(attempt)))
+        attempt.set_user_attr("setting", json.dumps(trial.setting))
+        attempt.set_user_attr("measures", trial.measures)
+        attempt.set_user_attr("error", trial.error)
+        if not trial.is_valid:
+            raise optuna.TrialPruned(trial.error)
+        return ranking.value(trial)
+
+    study.optimize(objective, n_trials=max_settings, timeout=budget, show_progress_bar=progress)
+    trials = [
+        Trial(
+            frozen.number,
+            json.loads(frozen.user_attrs["setting"]),
+            frozen.user_attrs["measures"],
+            frozen.duration.total_seconds() if frozen.duration else 0.0,
+            frozen.user_attrs["error"],
+        )
+        for frozen in study.trials
+        if "setting" in frozen.user_attrs
+    ]
+    return SearchResult(evaluator, ranking, trials)
