@@ -62,10 +62,10 @@ def calibrate(similarity: Tensor, classes: Tensor) -> tuple[float, float]:
     count = similarity.size(0)
     if count == 0:
         return float("nan"), float("nan")
-    values = similarity.detach().double().cpu()
-    values = values - values.mean(dim=1, keepdim=True)
+    values = similarity.detach().double().cpu().numpy()
+    values = values - values.mean(axis=1, keepdims=True)
     spread = float(values.std()) or 1.0
-    values = (values / spread).numpy()
+    values = values / spread
     smoothing = 1.0 / (count + 1)
     true = values[np.arange(count), classes.cpu().numpy()]
 
