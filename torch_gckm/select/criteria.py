@@ -19,16 +19,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.select.trial import Evaluator, Trial
-from torch_gckm.train.metrics import combined_score
+from torch_gckm.train.metrics import class_balance, combined_score
 
 Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
-_COLLAPSED = 0.5  # Effective number of predicted classes, as a share of what the best-balanced settings reach.
+_COLLAPSED = 0.5  # The effective number of predicted classes, relative to that of the labels.
 _TIE = 1e-4
 
 
@@ -50,6 +49,7 @@ class Ranking:
         counts = torch.bincount(classes)
         self.criterion, self.num_val, self.num_unlabelled = criterion, num_val, num_unlabelled
         self.fewest = int(counts[counts > 0].min())
+        self.least_balance = _COLLAPSED * class_balance(classes, counts.numel())
 
     @classmethod
     def of(cls, criterion: Criterion, evaluator: Evaluator) -> Ranking:
@@ -58,7 +58,7 @@ class Ranking:
         return cls(criterion, evaluator.classes, int(evaluator.val.sum()), unlabelled)
 
     def value(self, trial: Trial) -> float:
-        """The score of a single trial, for engines that see one at a time."""
+        """The score of a single trial."""
         return self.scores([trial])[0]
 
     def scores(self, trials: Sequence[Trial]) -> list[float]:
@@ -91,24 +91,17 @@ def _combined(ranking: Ranking, trials: list[Trial]) -> list[float]:
 
 
 def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
-    """Ranks by withheld labels and by cosine, weighted; settings that predict too few classes come last."""
-    cosine = _ranks([trial.measures["cosine"] for trial in trials])
-    if ranking.fewest == 1:
-        weight, withheld = 0.0, np.zeros(len(trials))
-    else:
-        weight = ranking.fewest / (ranking.fewest + 2.0)
-        name = "leave_one_out_loss" if math.isnan(trials[0].measures["per_class_out_loss"]) else "per_class_out_loss"
-        withheld = _ranks([trial.measures[name] for trial in trials])
-    balance = np.array([trial.measures["balance"] for trial in trials])
-    collapsed = balance < _COLLAPSED * np.quantile(balance, 0.9)
-    total = weight * withheld + (1.0 - weight) * cosine - collapsed
-    return [float(value) for value in total]
-
-
-def _ranks(values: list[float]) -> np.ndarray:
-    """The share of values that are smaller, in [0, 1)."""
-    array = np.nan_to_num(np.array(values), nan=-np.inf)
-    return np.searchsorted(np.sort(array), array) / len(array)
+    """The probability of withheld labels and the cosine score, weighted; collapsed settings come last."""
+    weight = 0.0 if ranking.fewest == 1 else ranking.fewest / (ranking.fewest + 2.0)
+    scores = []
+    for trial in trials:
+        measures = trial.measures
+        loss = measures["per_class_out_loss"]
+        if math.isnan(loss):
+            loss = measures["leave_one_out_loss"]
+        collapsed = measures["balance"] < ranking.least_balance
+        scores.append(weight * math.exp(loss) + (1.0 - weight) * measures["cosine"] - collapsed)
+    return scores
 
 
 _SCORES: dict[str, Callable[[Ranking, list[Trial]], list[float]]] = {
