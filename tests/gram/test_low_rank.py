@@ -14,7 +14,7 @@ from torch_gckm.errors import (
 )
 from torch_gckm.gram import Auto, Dense, LowRank, ReadoutProblem, as_gram, gram_from_config
 from torch_gckm.gram import memory as memory_module
-from torch_gckm.kernels import RBF, Laplacian, Linear, Polynomial, Precomputed, as_rows
+from torch_gckm.kernels import RBF, Laplacian, Linear, Polynomial, Precomputed, SparseFeatures, as_rows
 
 FULL = LowRank(max_rank=10_000, tol=0.0, block_size=16)
 
@@ -278,6 +278,27 @@ class TestLowRank:
         exact = Dense()(Linear(), as_rows(x)).solve_readout(labels(40))
         torch.testing.assert_close(gram.solve_readout(labels(40)).scores, exact.scores)
         assert gram.landmarks.numel() == 2
+
+    def test_degrees_that_are_zero_up_to_rounding_end_in_an_error(self):
+        """The rank cannot be raised: the matrix has no more directions."""
+        for seed in range(4):
+            x = torch.randn(200, 4, generator=torch.Generator().manual_seed(seed))
+            with pytest.raises(DegreeError):
+                LowRank()(Linear(), as_rows(x - x.mean(dim=0))).solve_readout(labels(200))
+
+    def test_factors_leave_the_features_alone(self):
+        rows = as_rows(features(30, 3))
+        sparse = SparseFeatures(features(30, 3).to_sparse_csr())
+        for x in (rows, sparse):
+            before = x.view("h").sq_norm().clone()
+            marks = LowRank(max_rank=2)(Linear(), x).factor().landmarks
+            LowRank()(Linear(), x, landmarks=marks).factor()
+            assert torch.equal(x.view("h").sq_norm(), before)
+
+    def test_a_matrix_of_zeros_has_no_eigenvectors(self):
+        values, vectors = LowRank()(Linear(), as_rows(torch.zeros(10, 3)), centred=True).eigenvectors(2)
+        assert values.numel() == 0
+        assert vectors.shape == (10, 0)
 
     def test_degrees_that_are_negative_exactly_are_refused(self):
         x = torch.tensor([[-1.0]] + [[1.0]] * 9, dtype=torch.float64)

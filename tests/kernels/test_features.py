@@ -18,13 +18,16 @@ class TestSharedEntries:
             (slice(2, 9), torch.tensor([8, 0, 3, 3, 11])),
             (torch.tensor([5, 5, 1]), torch.tensor([1, 5, 2, 5])),
             (slice(0, 3), slice(6, 9)),
+            (slice(0, 12, 3), slice(None)),
+            (torch.arange(12) % 5 == 0, slice(3, 11)),
+            (torch.tensor([-1, 2]), slice(5, 12)),
         ],
         ids=str,
     )
     def test_finds_every_pair_of_the_same_row(self, a, b):
         x = DenseFeatures(matrix())
         numbers = torch.arange(12)
-        left = x if a == slice(None) else x.rows(a)
+        left = x if isinstance(a, slice) and a == slice(None) else x.rows(a)
         right = x.detach().to(torch.float32) if isinstance(b, slice) and b == slice(None) else x.rows(b)
         i, j = left.shared_entries(right)
         found = torch.zeros(left.num_rows, right.num_rows, dtype=torch.bool)
@@ -35,6 +38,8 @@ class TestSharedEntries:
         x = DenseFeatures(matrix())
         i, j = x.rows(slice(2, 9)).rows(torch.tensor([1, 4])).shared_entries(x.rows(torch.tensor([6])))
         assert (i.tolist(), j.tolist()) == ([1], [0])
+        i, j = x.rows(slice(5, 10)).rows(torch.tensor([-1])).shared_entries(x)
+        assert (i.tolist(), j.tolist()) == ([0], [9])
         assert x.shared_entries(DenseFeatures(matrix())) is None
 
     def test_a_row_is_at_distance_zero_from_itself_in_every_block(self):

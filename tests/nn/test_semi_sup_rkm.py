@@ -286,6 +286,17 @@ class TestInterface:
         with pytest.raises(NotFittedError):
             readout.predict()
 
+    def test_loss_follows_hyperparameters_and_duals_that_change_after_the_solve(self):
+        readout, _, h, _ = solved()
+        readout.lambda2 = 2 * LAMBDA2
+        twin = copy.deepcopy(readout)  # Has no solution to take anything from.
+        torch.testing.assert_close(readout.loss(h), twin.loss(h))
+        readout, _, h, _ = solved()
+        readout.h.data.mul_(2.0)
+        readout.h.mul_(1.5)
+        twin = copy.deepcopy(readout)
+        torch.testing.assert_close(readout.loss(h), twin.loss(h))
+
     def test_state_dict_is_complete(self):
         readout, scores, h, _ = solved()
         twin = SemiSupRKMReadout(8, 3, kernel=RBF(1.0), eta=ETA, lambda1=LAMBDA1, lambda2=LAMBDA2).double()

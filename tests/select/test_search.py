@@ -111,10 +111,18 @@ class TestRanking:
         assert ranking.order([failed]) == []
         assert ranking.scores([failed, trial(1)])[0] == -math.inf
 
-    @pytest.mark.parametrize(("criterion", "match"), [("best", "unknown criterion"), ("val_acc", "needs a val_mask")])
+    def test_without_unlabelled_nodes_only_withheld_labels_count(self):
+        losses = (-1.0, -0.5)
+        trials = [trial(i, cosine=math.nan, per_class_out_loss=loss) for i, loss in enumerate(losses)]
+        assert Ranking("auto", self.classes, 0, 0).order(trials)[0].number == 1
+
+    @pytest.mark.parametrize(("criterion", "match"), [
+        ("best", "unknown criterion"), ("val_acc", "needs a val_mask"), ("cosine", "unlabelled node"),
+        ("per_class_out", "two labels"),
+    ])  # fmt: skip
     def test_bad_criteria(self, criterion, match):
         with pytest.raises(InvalidInputError, match=match):
-            Ranking(criterion, self.classes, 0, 10)
+            Ranking(criterion, torch.arange(3), 0, 0)
 
 
 class TestSearch:
@@ -145,6 +153,21 @@ class TestSearch:
             assert a.measures == pytest.approx(b.measures, nan_ok=True)
         with pytest.raises(GraphMismatchError, match="another graph"):
             quick(make_graph(seed=5), 9, checkpoint=file)
+
+    def test_other_labels_are_another_search(self, graph, tmp_path):
+        quick(graph, 3, checkpoint=tmp_path / "search.pt")
+        other = copy.copy(graph)
+        other.y = (graph.y + 1) % 3
+        with pytest.raises(GraphMismatchError, match="other labels"):
+            quick(other, 4, checkpoint=tmp_path / "search.pt")
+
+    def test_the_model_it_returns_can_be_fine_tuned(self, graph):
+        result = quick(graph, 6)
+        before = result.ensemble(2).scores()
+        model = result.model()
+        history = Trainer(model, steps=2, progress=False, monitor="val_acc").fit(graph)
+        assert len(history) == 3
+        assert torch.equal(result.ensemble(2).scores(), before)
 
     def test_scores_of_the_best_are_kept(self, graph):
         result = quick(graph, keep=3)
@@ -196,5 +219,7 @@ class TestEnsemble:
             GCKMEnsemble([])
         other = GCKM(8, 3, 3)
         Trainer(other, steps=0, progress=False).fit(make_graph(seed=9))
+        with pytest.raises(InvalidInputError, match="solve"):
+            GCKMEnsemble([copy.deepcopy(other)])
         with pytest.raises(InvalidInputError, match="same graph"):
             GCKMEnsemble([quick(graph).model(), other])

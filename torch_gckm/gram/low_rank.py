@@ -143,6 +143,8 @@ class LowRankGram(Gram):
         with torch.no_grad():
             self.min_rank = max(self.min_rank, 2 * count)
             panel = self.factor().panel
+            if panel.size(1) == 0:
+                return panel.new_empty(0), panel
             values, vectors = torch.linalg.eigh(symmetric_product(panel))
             top = slice(max(0, values.numel() - count), None)
             values, vectors = values[top].flip(0), vectors[:, top].flip(1)
@@ -202,8 +204,11 @@ class LowRankGram(Gram):
                 first = self.rows.detach().rows(bad.nonzero()[0])
                 if float(self.kernel(first, self.rows.detach()).sum()) <= 0:
                     return  # It is so exactly, and the readout will say so.
-                self.min_rank = 2 * self.landmarks.numel()
+                rank = self.landmarks.numel()
+                self.min_rank = 2 * rank
                 self._landmarks = self._factor = self._root = None
+                if self.landmarks.numel() <= rank:
+                    return  # The matrix has no more: the degree is zero up to rounding.
 
     def _refactor(self) -> Factor:
         """The factor of given landmarks."""
@@ -213,7 +218,7 @@ class LowRankGram(Gram):
         ).t()
         panel = torch.empty(self.num_nodes, order, dtype=self.rows.dtype, device=self.rows.device)
         first = torch.empty(self.num_nodes, dtype=torch.float64, device=self.rows.device)
-        residual = self.diagonal().double()
+        residual = self.diagonal().to(torch.float64, copy=True)
         trace = float(residual.sum())
         marks = self._landmark_rows()
         for block in self.rows.blocks(order):
@@ -229,7 +234,7 @@ class LowRankGram(Gram):
         if self.centred:
             panel -= mean.to(panel.dtype)
             panel[:, 0] = first - mean[0]  # The one column that may be almost constant.
-        return Factor(self.landmarks, panel, residual, float(residual.sum()) / trace)
+        return Factor(self.landmarks, panel, residual, float(residual.sum()) / trace if trace > 0 else 0.0)
 
     def _cholesky(self) -> Tensor:
         """The Cholesky root of the landmarks' kernel matrix, in double precision."""

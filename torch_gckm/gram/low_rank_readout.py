@@ -111,8 +111,12 @@ def _weighted_gram(panel: Tensor, weight: Tensor) -> Tensor:
         return wide.t() @ (weight.unsqueeze(1) * wide)
     order = panel.size(1)
     total = torch.empty(order + 1, order + 1, dtype=torch.float64, device=panel.device)
-    total[:-1, :-1] = symmetric_product(panel, weight, _block_precision(panel))
-    total[-1, :-1] = total[:-1, -1] = panel.t() @ weight.to(panel.dtype)
+    dtype = _block_precision(panel)
+    total[:-1, :-1] = symmetric_product(panel, weight, dtype)
+    border = torch.zeros(order, dtype=torch.float64, device=panel.device)
+    for block in row_blocks(panel):
+        border += panel[block].to(dtype).t() @ weight[block].to(dtype)
+    total[-1, :-1] = total[:-1, -1] = border
     total[-1, -1] = weight.sum()
     return total
 

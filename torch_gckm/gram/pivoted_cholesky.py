@@ -71,7 +71,7 @@ def pivoted_cholesky(
     size = rows.num_rows
     max_rank = min(max_rank, size)
     generator = np.random.default_rng(seed)
-    residual = kernel(rows, diag=True).double().cpu()
+    residual = kernel(rows, diag=True).to("cpu", torch.float64, copy=True)
     trace = float(residual.sum())
     panel = torch.empty(size, max_rank, dtype=rows.dtype, device=rows.device)
     landmarks = torch.empty(max_rank, dtype=torch.long)

@@ -104,8 +104,11 @@ class Origin(NamedTuple):
         """The origin of the rows ``index`` of rows with this origin."""
         if isinstance(self.numbers, Tensor):
             return Origin(self.matrix, self.numbers[index])
-        picked = self.numbers[index] if isinstance(index, slice) else index + self.numbers.start
-        return Origin(self.matrix, picked)
+        if isinstance(index, slice) and index.step in (None, 1):
+            return Origin(self.matrix, self.numbers[index])
+        device = None if isinstance(index, slice) else index.device
+        every = torch.arange(self.numbers.start, self.numbers.stop, device=device)
+        return Origin(self.matrix, every[index])
 
     def shared(self, other: Origin) -> tuple[Tensor, Tensor] | None:
         """Positions ``(i, j)`` of the same row here and there, or ``None`` if the matrices differ."""
@@ -235,8 +238,6 @@ class DenseFeatures(Features):
         return self._sq_norm[1]
 
     def rows(self, index: Index) -> DenseFeatures:
-        if not isinstance(index, slice) and index.dtype == torch.bool:
-            index = index.nonzero().squeeze(1)
         return DenseFeatures(self.x[index], self.origin.pick(index), (self.offset(),))
 
     def mean(self) -> Tensor:

@@ -102,7 +102,7 @@ class SemiSupRKMReadout(FittedModule):
         self._described: str | None = None
         self._gram_cache: LastCall[Gram] = LastCall()
         self._solution: ReadoutSolution | None = None
-        self._solved: Gram | None = None
+        self._solved: tuple[Gram, tuple[float, ...]] | None = None
 
     def reset_parameters(self) -> None:
         """Forget the fit."""
@@ -159,7 +159,7 @@ class SemiSupRKMReadout(FittedModule):
         self._store("scores", solution.scores)
         self._store("h", solution.alpha / solution.r.unsqueeze(1))
         self.observe(rows)
-        self._solution, self._solved = solution, None if tracked else gram
+        self._solution, self._solved = solution, None if tracked else (gram, self._state())
         return solution.scores.to(rows.dtype)
 
     def observe(self, h: FeaturesLike) -> None:
@@ -194,7 +194,7 @@ class SemiSupRKMReadout(FittedModule):
         with torch.no_grad():
             problem = self._problem(self.label_weight, self.label_class)
             solution = self._solution
-            if solution is not None and self._solved is constant:  # It knows what would be computed again.
+            if solution is not None and self._is_solution_of(constant):  # It knows what would be computed again.
                 degrees, product = solution.degrees.to(duals), solution.product().to(duals)
                 r, alpha = solution.r.to(duals), solution.alpha.to(duals)
             else:
@@ -305,6 +305,14 @@ class SemiSupRKMReadout(FittedModule):
         """The labelled nodes of the last solve, in increasing order."""
         self._require_fit()
         return (self.label_class >= 0).nonzero().squeeze(1)
+
+    def _state(self) -> tuple[float, ...]:
+        """What changes when hyperparameters, duals or labels are written to after a solve."""
+        tensors = (self.h, self.label_weight, self.label_class)
+        return (self.eta, self.lambda1, self.lambda2, *(-1 if t.is_inference() else t._version for t in tensors))
+
+    def _is_solution_of(self, gram: Gram) -> bool:
+        return self._solved is not None and self._solved[0] is gram and self._solved[1] == self._state()
 
     def _last_solution(self) -> ReadoutSolution:
         if self._solution is None:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.select.trial import Evaluator, Trial
-from torch_gckm.train.metrics import class_balance, combined_score
+from torch_gckm.train.metrics import class_balance
 
 Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
 _COLLAPSED = 0.5  # The effective number of predicted classes, relative to that of the labels.
@@ -46,8 +46,12 @@ class Ranking:
             raise InvalidInputError(f"unknown criterion {criterion!r}; choose from {', '.join(_SCORES)}")
         if criterion in ("val_acc", "combined") and num_val == 0:
             raise InvalidInputError(f"criterion='{criterion}' needs a val_mask with at least one node")
+        if criterion == "cosine" and num_unlabelled == 0:
+            raise InvalidInputError("criterion='cosine' needs an unlabelled node")
         counts = torch.bincount(classes)
-        self.criterion, self.num_val, self.num_unlabelled = criterion, num_val, num_unlabelled
+        if criterion == "per_class_out" and int(counts.max()) < 2:
+            raise InvalidInputError("criterion='per_class_out' needs a class with two labels; use 'auto' or 'cosine'")
+        self.criterion = criterion
         self.fewest = int(counts[counts > 0].min())
         self.least_balance = _COLLAPSED * class_balance(classes, counts.numel())
 
@@ -77,17 +81,12 @@ class Ranking:
 
 def _measured(name: str) -> Callable[[Ranking, list[Trial]], list[float]]:
     def scores(ranking: Ranking, trials: list[Trial]) -> list[float]:
-        loss = name + "_loss" if name + "_loss" in trials[0].measures else "leave_one_out_loss"
-        return [trial.measures[name] + _TIE * trial.measures[loss] for trial in trials]
+        # With very many labels only single ones are withheld.
+        used = "leave_one_out" if math.isnan(trials[0].measures[name]) else name
+        loss = used + "_loss" if used + "_loss" in trials[0].measures else "leave_one_out_loss"
+        return [trial.measures[used] + _TIE * trial.measures[loss] for trial in trials]
 
     return scores
-
-
-def _combined(ranking: Ranking, trials: list[Trial]) -> list[float]:
-    rest = ranking.num_unlabelled - ranking.num_val
-    return [
-        combined_score(trial.measures["val_acc"], ranking.num_val, trial.measures["cosine"], rest) for trial in trials
-    ]
 
 
 def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
@@ -100,7 +99,9 @@ def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
         if math.isnan(loss):
             loss = measures["leave_one_out_loss"]
         collapsed = measures["balance"] < ranking.least_balance
-        scores.append(weight * math.exp(loss) + (1.0 - weight) * measures["cosine"] - collapsed)
+        share = 1.0 if math.isnan(measures["cosine"]) else weight  # Without unlabelled nodes there is no cosine score.
+        cosine = 0.0 if math.isnan(measures["cosine"]) else measures["cosine"]
+        scores.append(share * math.exp(loss) + (1.0 - share) * cosine - collapsed)
     return scores
 
 
@@ -110,5 +111,5 @@ _SCORES: dict[str, Callable[[Ranking, list[Trial]], list[float]]] = {
     "per_class_out": _measured("per_class_out"),
     "cosine": _measured("cosine"),
     "val_acc": _measured("val_acc"),
-    "combined": _combined,
+    "combined": _measured("combined"),
 }

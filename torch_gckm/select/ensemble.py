@@ -111,7 +111,13 @@ class GCKMEnsemble(torch.nn.Module):
     def _calibrate(self) -> None:
         parts = [class_similarity(model.readout.scores, model.readout.codes) for model in self.members]
         self.spread.copy_(torch.stack([part.std().clamp(min=1e-12) for part in parts]))
-        left_out = self._combine([model.readout.leave_one_out() for model in self.members])
+        try:
+            left_out = self._combine([model.readout.leave_one_out() for model in self.members])
+        except NotFittedError as error:
+            raise InvalidInputError(
+                "an ensemble is calibrated on leave-one-out scores, which need models at step 0 whose readouts were "
+                "just solved; call model.solve(data) on its members first"
+            ) from error
         readout = self.members[0].readout
         self.temperature.fill_(calibrate(left_out, readout.label_class[readout.labelled])[0])
 

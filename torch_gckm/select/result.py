@@ -44,8 +44,8 @@ class SearchResult:
         return self.best.setting
 
     def model(self, trial: Trial | None = None) -> GCKM:
-        """The fitted model of a trial, by default the best."""
-        return self.evaluator.solve((self.best if trial is None else trial).setting)
+        """The fitted model of a trial, by default the best; it may be fine-tuned."""
+        return self.evaluator.solve((self.best if trial is None else trial).setting, own_layers=True)
 
     def ensemble(self, size: int = MEMBERS) -> GCKMEnsemble:
         """The best settings, fitted again and combined.

@@ -96,6 +96,7 @@ def _save(path: PathLike, result: SearchResult, seed: int) -> None:
     content = {
         "seed": seed,
         "graph": list(evaluator.identity),
+        "num_classes": evaluator.fits.num_classes,
         "labelled": evaluator.labelled,
         "classes": evaluator.classes,
         "trials": [trial.to_dict() for trial in result.trials],
@@ -108,7 +109,9 @@ def _resume(path: PathLike | None, evaluator: Evaluator, seed: int) -> list[Tria
         return []
     content = load_tensors(path)
     same = content["graph"] == list(evaluator.identity) and content["seed"] == seed
-    if not same or content["labelled"].tolist() != evaluator.labelled.tolist():
+    same = same and content["num_classes"] == evaluator.fits.num_classes
+    labels = (content["labelled"].tolist(), content["classes"].tolist())
+    if not same or labels != (evaluator.labelled.tolist(), evaluator.classes.tolist()):
         raise GraphMismatchError(f"the checkpoint '{path}' belongs to another graph, other labels or another seed")
     trials = [Trial(**trial) for trial in content["trials"]]
     return [trial for trial in trials if not math.isnan(trial.seconds)]

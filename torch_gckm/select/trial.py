@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from dataclasses import dataclass, field
@@ -17,7 +18,14 @@ from torch_gckm.nn.coding import class_similarity, decode
 from torch_gckm.nn.labels import parse_labels, pick_mask
 from torch_gckm.select.prefix import SharedFits
 from torch_gckm.select.space import Setting
-from torch_gckm.train.metrics import accuracy, calibrate, class_balance, cosine_score, one_per_class
+from torch_gckm.train.metrics import (
+    accuracy,
+    calibrate,
+    class_balance,
+    combined_score,
+    cosine_score,
+    one_per_class,
+)
 
 _REPEATS = 50  # Groups of one label a class that are withheld.
 _MOST_LABELS = 3000  # With more, withholding groups would need too large a matrix, and single labels say enough.
@@ -94,9 +102,13 @@ class Evaluator:
         return trial
 
     @torch.no_grad()
-    def solve(self, setting: Setting) -> GCKM:
-        """The fitted model of a setting."""
+    def solve(self, setting: Setting, *, own_layers: bool = False) -> GCKM:
+        """The fitted model of a setting; with layers of its own it may be trained further."""
         model = self.fits.fit(setting)
+        if own_layers:
+            model = copy.deepcopy(model)
+            for conv in model.layers:
+                conv.requires_grad_(True)
         model.solve(self.data, split=self.split)
         return model
 
@@ -118,6 +130,11 @@ class Evaluator:
             "val_acc": accuracy(predicted, self.data.y.view(-1), self.val),
             **self._per_class(model),
         }
+        rest = self.unlabelled & ~self.val
+        if bool(self.val.any()):
+            cosine = cosine_score(readout.scores, readout.codes, rest)
+            counts = int(self.val.sum()), int(rest.sum())
+            trial.measures["combined"] = combined_score(trial.measures["val_acc"], counts[0], cosine, counts[1])
         trial.scores = class_similarity(readout.scores, readout.codes).float().clone()
         trial.left_out = left_out.float()
 

@@ -50,7 +50,8 @@ class Trainer:
         seed: The seed of a random start.
         progress: Show a progress bar.
         checkpoint: A file to write the complete training state to, atomically, after every
-            ``checkpoint_every`` steps. An existing file is resumed from, exactly.
+            ``checkpoint_every`` steps. An existing file is resumed from, exactly where kernel
+            matrices are, and up to rounding where they are of low rank.
         checkpoint_every: See ``checkpoint``.
     """
 
@@ -198,7 +199,8 @@ class Trainer:
     def _snapshot(self) -> dict[str, Tensor]:
         """Copies of everything that fine-tuning changes; features follow from it."""
         state = self.model.state_dict()
-        return {name: value.clone() for name, value in state.items() if ".support." not in name}
+        features = ("readout.support.", *(f"convs.{i}.support." for i in range(len(self.model.layers))))
+        return {name: value.clone() for name, value in state.items() if not name.startswith(features)}
 
     def _settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on with the run that resumes it."""
