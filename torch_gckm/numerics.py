@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from torch_gckm.errors import InvalidInputError
 
 LinearMap = Callable[[Tensor], Tensor]
+_BLOCK = 8192  # Rows to take to double precision at a time.
 
 
 def one_norm_estimate(
@@ -67,6 +68,27 @@ def with_gradient(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[T
     """A number that was computed without autograd, as a function of ``inputs`` with these known gradients."""
     result: Tensor = _WithGradient.apply(value, gradients, *inputs)
     return result
+
+
+def row_dots(a: Tensor, b: Tensor) -> Tensor:
+    """The inner products of equal rows, ``[n]``; unlike ``(a * b).sum(1)``, without a temporary matrix."""
+    return torch.bmm(a.unsqueeze(1), b.unsqueeze(2)).view(-1)
+
+
+def double_gram(x: Tensor) -> Tensor:
+    """``x' x`` in double precision, without a copy of ``x``."""
+    total = torch.zeros(x.size(1), x.size(1), dtype=torch.float64, device=x.device)
+    for block in x.split(_BLOCK):
+        wide = block.double()
+        total += wide.t() @ wide
+    return total
+
+
+def orthonormalize(x: Tensor) -> Tensor:
+    r"""The closest orthonormal matrix, :math:`X (X'X)^{-1/2}`; it flips or mixes no columns."""
+    values, vectors = torch.linalg.eigh(double_gram(x))
+    rotation = (vectors * values.rsqrt()) @ vectors.t()
+    return torch.cat([(block.double() @ rotation).to(x.dtype) for block in x.split(_BLOCK)])
 
 
 def fix_signs(vectors: Tensor) -> Tensor:

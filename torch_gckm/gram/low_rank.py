@@ -13,9 +13,9 @@ from torch_gckm.gram.landmark_form import Columns, form_with_gradient
 from torch_gckm.gram.low_rank_readout import LowRankReadout
 from torch_gckm.gram.memory import require_memory
 from torch_gckm.gram.pivoted_cholesky import WIDE, Factor, pivoted_cholesky
-from torch_gckm.gram.products import row_blocks, symmetric_product, times_upper
+from torch_gckm.gram.products import symmetric_product, times_upper
 from torch_gckm.kernels import Kernel, Rows
-from torch_gckm.numerics import fix_signs
+from torch_gckm.numerics import fix_signs, orthonormalize
 
 
 class LowRank(GramFactory):
@@ -100,8 +100,9 @@ class LowRankGram(Gram):
         return self._factor
 
     def release(self) -> None:
-        _ = self.landmarks, self.describe()
-        self._factor = None
+        if self._factor is not None:
+            self.describe()  # Landmarks and error outlive the factor.
+            self._factor = None
 
     def matmul(self, v: Tensor) -> Tensor:
         with torch.no_grad():
@@ -152,11 +153,7 @@ class LowRankGram(Gram):
             values, vectors = values[keep], vectors[:, keep]
             h = panel @ (vectors * values.rsqrt()).to(panel.dtype)
             # Once more, so that the columns are orthonormal to the last digit of their type.
-            small, rotation = torch.linalg.eigh(symmetric_product(h, dtype=torch.float64))
-            rotation = (rotation * small.rsqrt()) @ rotation.t()
-            for block in row_blocks(h):
-                h[block] = (h[block].double() @ rotation).to(h.dtype)
-            return values.to(panel.dtype), fix_signs(h)
+            return values.to(panel.dtype), fix_signs(orthonormalize(h))
 
     def solve_readout(self, problem: ReadoutProblem) -> LowRankReadout:
         self._raise_rank_for_degrees()
@@ -206,7 +203,7 @@ class LowRankGram(Gram):
                     return  # It is so exactly, and the readout will say so.
                 rank = self.landmarks.numel()
                 self.min_rank = 2 * rank
-                self._landmarks = self._factor = self._root = None
+                self._landmarks = self._factor = self._root = self._error = None
                 if self.landmarks.numel() <= rank:
                     return  # The matrix has no more: the degree is zero up to rounding.
 
@@ -223,10 +220,13 @@ class LowRankGram(Gram):
         marks = self._landmark_rows()
         for block in self.rows.blocks(order):
             columns = self._columns(self.rows.block(block), marks)
-            values = panel[block] if columns.dtype == panel.dtype else torch.empty_like(columns)
+            direct = columns.dtype == panel.dtype
+            values = panel[block] if direct else torch.empty_like(columns)
             times_upper(columns, inverse.to(columns.dtype), out=values)
             residual[block] -= torch.linalg.vector_norm(values, dim=1).double().square()
-            first[block], panel[block] = values[:, 0], values
+            first[block] = values[:, 0]
+            if not direct:
+                panel[block] = values
         residual = residual.clamp_(min=0.0).index_fill_(0, self.landmarks, 0.0)
         mean = panel.mean(dim=0).double()
         mean[0] = first.mean()

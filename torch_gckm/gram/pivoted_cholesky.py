@@ -105,8 +105,9 @@ def pivoted_cholesky(
         columns.centre(rank)
     scale = trace - mean_energy
     error = float(residual.sum()) / scale if scale > 0 else 0.0
-    if rank < max_rank:
-        panel = panel[:, :rank].contiguous()
+    panel = panel[:, :rank]
+    if 2 * rank < max_rank:  # Otherwise a copy would need more memory for a while than it saves.
+        panel = panel.contiguous()
     return Factor(landmarks[:rank].to(rows.device), panel, residual.to(rows.device), error)
 
 

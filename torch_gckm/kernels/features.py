@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError, ViewError
+from torch_gckm.numerics import row_dots
 
 DEFAULT_VIEW = "h"
 _BLOCK_ENTRIES = 2**21  # Arrays of this size stay in the allocator's hands; larger ones are mapped anew each time.
@@ -232,9 +233,9 @@ class DenseFeatures(Features):
 
     def sq_norm(self) -> Tensor:
         if self.requires_grad or self.x.is_inference():
-            return _sq_norm(self.x)
+            return row_dots(self.x, self.x)
         if self._sq_norm is None or self._sq_norm[0] != self.x._version:
-            self._sq_norm = (self.x._version, _sq_norm(self.x))
+            self._sq_norm = (self.x._version, row_dots(self.x, self.x))
         return self._sq_norm[1]
 
     def rows(self, index: Index) -> DenseFeatures:
@@ -291,10 +292,6 @@ class _SquaredDistance(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             grad_b = 2.0 * torch.addmm(grad.sum(dim=0).unsqueeze(1) * b, grad.t(), a, alpha=-1.0)
         return grad_a, grad_b, None, None
-
-
-def _sq_norm(x: Tensor) -> Tensor:
-    return torch.bmm(x.unsqueeze(1), x.unsqueeze(2)).view(-1)  # Unlike a sum of squares, without a temporary matrix.
 
 
 class Views(Rows):

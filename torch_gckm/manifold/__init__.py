@@ -7,9 +7,9 @@ from torch_gckm.manifold.stiefel import (
     cayley_step,
     is_on_stiefel,
     orthogonality_error,
-    orthonormalize,
     random_stiefel,
 )
+from torch_gckm.numerics import orthonormalize
 
 __all__ = [
     "SkewFactors",

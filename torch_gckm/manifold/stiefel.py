@@ -12,14 +12,12 @@ import torch
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.numerics import one_norm_estimate
-
-_BLOCK = 8192  # Rows to take to double precision at a time.
+from torch_gckm.numerics import double_gram, one_norm_estimate, orthonormalize, row_dots
 
 
 def orthogonality_error(x: Tensor) -> Tensor:
     r"""The largest entry of :math:`|X'X - I|`."""
-    gram = _gram(x.detach())
+    gram = double_gram(x.detach())
     return (gram - torch.eye(x.size(1), dtype=gram.dtype, device=x.device)).abs().max()
 
 
@@ -35,13 +33,6 @@ def assert_on_stiefel(x: Tensor, atol: float = 1e-4) -> None:
     error = float(orthogonality_error(x))
     if not error <= atol:
         raise InvalidInputError(f"columns are not orthonormal: |X'X - I| = {error:.3g} exceeds {atol:.3g}")
-
-
-def orthonormalize(x: Tensor) -> Tensor:
-    r"""The closest orthonormal matrix, :math:`X (X'X)^{-1/2}`; it flips or mixes no columns."""
-    values, vectors = torch.linalg.eigh(_gram(x))
-    rotation = (vectors * values.rsqrt()) @ vectors.t()
-    return torch.cat([(block.double() @ rotation).to(x.dtype) for block in x.split(_BLOCK)])
 
 
 def random_stiefel(
@@ -70,15 +61,6 @@ def random_stiefel(
     if centred:
         x -= x.mean(dim=0)
     return orthonormalize(x).to(dtype=dtype or torch.get_default_dtype(), device=device)
-
-
-def _gram(x: Tensor) -> Tensor:
-    """``x' x`` in double precision, without a copy of ``x``."""
-    total = torch.zeros(x.size(1), x.size(1), dtype=torch.float64, device=x.device)
-    for block in x.split(_BLOCK):
-        wide = block.double()
-        total += wide.t() @ wide
-    return total
 
 
 class SkewFactors:
@@ -113,7 +95,7 @@ class SkewFactors:
         """
         _, xp, pp = self.products
         # The columns are P x_j - X p_j; with X'X = I their norms take two products.
-        column_energy = _row_dots(self.x, torch.addmm(self.x @ pp, self.p, xp, alpha=-2.0)) + _row_dots(self.p, self.p)
+        column_energy = row_dots(self.x, torch.addmm(self.x @ pp, self.p, xp, alpha=-2.0)) + row_dots(self.p, self.p)
         return one_norm_estimate(
             self.matmul, lambda v: -self.matmul(v), like=self.x, start=column_energy.argmax()
         )
@@ -144,7 +126,3 @@ def cayley_fixed_point(w: SkewFactors, alpha: Tensor, iterations: int = 5) -> Te
     for _ in range(iterations):
         y = w.x - 0.5 * alpha * w.matmul(w.x + y)
     return y
-
-
-def _row_dots(a: Tensor, b: Tensor) -> Tensor:
-    return torch.bmm(a.unsqueeze(1), b.unsqueeze(2)).view(-1)

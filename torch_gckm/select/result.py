@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
-
 from torch_gckm.errors import NotFittedError
 from torch_gckm.nn import GCKM
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.ensemble import GCKMEnsemble
-from torch_gckm.select.space import Setting, describe_setting
+from torch_gckm.select.space import describe_setting
 from torch_gckm.select.trial import Evaluator, Trial
 
 MEMBERS = 20  # How many settings an ensemble combines.
@@ -36,12 +34,10 @@ class SearchResult:
     @property
     def best(self) -> Trial:
         """The best trial."""
-        return self._some(1)[0]
-
-    @property
-    def best_setting(self) -> Setting:
-        """The best setting."""
-        return self.best.setting
+        ranked = self.ranked()
+        if not ranked:
+            raise NotFittedError(self._nothing())
+        return ranked[0]
 
     def model(self, trial: Trial | None = None) -> GCKM:
         """The fitted model of a trial, by default the best; it may be fine-tuned."""
@@ -58,11 +54,6 @@ class SearchResult:
             raise NotFittedError(self._nothing())
         order = sorted(members, key=lambda trial: trial.number)  # Neighbours share layers.
         return GCKMEnsemble([self.evaluator.solve(trial.setting) for trial in order])
-
-    def forget_scores(self, keep: int) -> None:
-        """Free the scores of all but the best trials."""
-        for trial in self.ranked()[keep:]:
-            trial.scores = None
 
     def progress(self) -> dict[str, str]:
         """The best trial in a few words."""
@@ -86,12 +77,6 @@ class SearchResult:
                 f"{100 * m['cosine']:>8.1f}{trial.seconds:>9.2f}  {describe_setting(trial.setting)}"
             )
         return "\n".join(lines)
-
-    def _some(self, count: int) -> Sequence[Trial]:
-        ranked = self.ranked()
-        if not ranked:
-            raise NotFittedError(self._nothing())
-        return ranked[:count]
 
     def _nothing(self) -> str:
         if not self.trials:
@@ -118,8 +103,3 @@ def choose_members(ranked: Sequence[Trial], size: int, per_layer: int = 3) -> li
         if len(members) == size:
             break
     return members
-
-
-def combine(scores: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The mean of class scores, each divided by its spread."""
-    return torch.stack([s / s.std().clamp(min=1e-12) for s in scores]).mean(dim=0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from torch_geometric.data import Data
@@ -13,7 +13,6 @@ from torch_gckm.errors import GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
 from torch_gckm.select.criteria import Criterion, Ranking
-from torch_gckm.select.prefix import SharedFits
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
 from torch_gckm.select.trial import Evaluator, Trial
@@ -32,7 +31,6 @@ def search(
     num_classes: int | None = None,
     split: int | None = None,
     gram: GramLike = "auto",
-    keep: int = 60,
     progress: bool = True,
     checkpoint: PathLike | None = None,
 ) -> SearchResult:
@@ -57,22 +55,17 @@ def search(
         num_classes: The number of classes; by default one more than the largest label.
         split: The column to use of masks ``[n, splits]``.
         gram: How to represent kernel matrices.
-        keep: Hold on to the scores of so many of the best settings.
         progress: Show a progress bar.
         checkpoint: A file to write all trials to, now and then; an existing one is continued.
     """
     if budget is None and max_settings is None:
         raise InvalidInputError("give a 'budget' in seconds, 'max_settings', or both")
-    if data.y is None:
-        raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
     space = space or Space()
-    fits = SharedFits(data, int(data.y.max()) + 1 if num_classes is None else num_classes, gram)
-    evaluator = Evaluator(fits, data, split)
+    evaluator = Evaluator.of(data, num_classes, gram, split)
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator), _resume(checkpoint, evaluator, seed))
     spent = sum(trial.seconds for trial in result.trials)
     saved = start = time.perf_counter()
-    total = None if max_settings is None else max_settings
-    with tqdm(total=total, initial=len(result), disable=not progress, desc="search", unit="setting") as bar:
+    with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit="setting") as bar:
         while (max_settings is None or len(result) < max_settings) and (
             budget is None or spent + time.perf_counter() - start < budget
         ):
@@ -80,12 +73,10 @@ def search(
             result.trials.append(evaluator(number, space.draw_in_tree(number, seed)))
             bar.update()
             if number % 10 == 9:
-                result.forget_scores(keep)
                 bar.set_postfix(result.progress())
             if checkpoint is not None and time.perf_counter() - saved > _SAVE_EVERY:
                 _save(checkpoint, result, seed)
                 saved = time.perf_counter()
-    result.forget_scores(keep)
     if checkpoint is not None:
         _save(checkpoint, result, seed)
     return result
@@ -95,11 +86,11 @@ def _save(path: PathLike, result: SearchResult, seed: int) -> None:
     evaluator = result.evaluator
     content = {
         "seed": seed,
-        "graph": list(evaluator.identity),
+        "graph": list(evaluator.fits.identity),
         "num_classes": evaluator.fits.num_classes,
         "labelled": evaluator.labelled,
         "classes": evaluator.classes,
-        "trials": [trial.to_dict() for trial in result.trials],
+        "trials": [asdict(trial) for trial in result.trials],
     }
     save_tensors(content, path)
 
@@ -108,10 +99,9 @@ def _resume(path: PathLike | None, evaluator: Evaluator, seed: int) -> list[Tria
     if path is None or not Path(path).exists():
         return []
     content = load_tensors(path)
-    same = content["graph"] == list(evaluator.identity) and content["seed"] == seed
+    same = content["graph"] == list(evaluator.fits.identity) and content["seed"] == seed
     same = same and content["num_classes"] == evaluator.fits.num_classes
     labels = (content["labelled"].tolist(), content["classes"].tolist())
     if not same or labels != (evaluator.labelled.tolist(), evaluator.classes.tolist()):
         raise GraphMismatchError(f"the checkpoint '{path}' belongs to another graph, other labels or another seed")
-    trials = [Trial(**trial) for trial in content["trials"]]
-    return [trial for trial in trials if not math.isnan(trial.seconds)]
+    return [Trial(**trial) for trial in content["trials"]]

@@ -47,8 +47,8 @@ class RandomChooser:
 class Space:
     r"""The settings of a :class:`~torch_gckm.nn.GCKM` to choose from.
 
-    The paper's search space, widened by unit-length rows and several hops a
-    layer. Bandwidths are relative to the features at hand (see ``scale`` of
+    After the paper's search space, with unit-length rows and several hops a
+    layer besides. Bandwidths are relative to the features at hand (see ``scale`` of
     :class:`~torch_gckm.kernels.RBF`), so that the space suits any graph. The
     readout's scores depend only on :math:`\eta \lambda_1` and
     :math:`\lambda_2 / \lambda_1`: :math:`\lambda_1` stays 1.

@@ -10,7 +10,6 @@ from torch_geometric.data import Data
 
 from torch_gckm.gram import GramLike
 from torch_gckm.select.criteria import Criterion, Ranking
-from torch_gckm.select.prefix import SharedFits
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
 from torch_gckm.select.trial import Evaluator, Trial
@@ -80,8 +79,7 @@ def study_search(
         raise ImportError("a study needs optuna; install it with: pip install 'torch_gckm[tune]'") from error
 
     space = space or Space()
-    fits = SharedFits(data, int(data.y.max()) + 1 if num_classes is None else num_classes, gram)
-    evaluator = Evaluator(fits, data, split)
+    evaluator = Evaluator.of(data, num_classes, gram, split)
     ranking = Ranking.of(criterion, evaluator)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=False)

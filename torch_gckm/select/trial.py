@@ -6,13 +6,12 @@ import copy
 import math
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.errors import GCKMError
+from torch_gckm.errors import GCKMError, InvalidInputError
+from torch_gckm.gram import GramLike
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.coding import class_similarity, decode
 from torch_gckm.nn.labels import parse_labels, pick_mask
@@ -41,8 +40,6 @@ class Trial:
         measures: Criteria by name, NaN where one has no meaning.
         seconds: The time it took.
         error: Why it failed or was rejected, else ``None``.
-        scores: Class scores of all nodes, ``[n, num_classes]``.
-        left_out: Leave-one-out class scores of the labelled nodes, ``[num_labelled, num_classes]``.
     """
 
     number: int
@@ -50,17 +47,11 @@ class Trial:
     measures: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     error: str | None = None
-    scores: Tensor | None = None
-    left_out: Tensor | None = None
 
     @property
     def is_valid(self) -> bool:
         """Whether the setting was fitted and is well-posed."""
         return self.error is None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values and tensors."""
-        return dict(self.__dict__)
 
 
 class Evaluator:
@@ -84,10 +75,12 @@ class Evaluator:
         known = data.y.view(-1) >= 0
         self.val = torch.zeros_like(known) if val is None else (pick_mask(val, count, split, "val_mask") > 0) & known
 
-    @property
-    def identity(self) -> tuple[int, ...]:
-        """Numbers that tell this graph from any other."""
-        return self.fits.identity
+    @classmethod
+    def of(cls, data: Data, num_classes: int | None, gram: GramLike, split: int | None) -> Evaluator:
+        """For a graph with labels; there is one class more than the largest label unless a number is given."""
+        if data.y is None:
+            raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
+        return cls(SharedFits(data, int(data.y.max()) + 1 if num_classes is None else num_classes, gram), data, split)
 
     def __call__(self, number: int, setting: Setting) -> Trial:
         """Fit and measure; a failure is recorded, not raised."""
@@ -135,8 +128,6 @@ class Evaluator:
             cosine = cosine_score(readout.scores, readout.codes, rest)
             counts = int(self.val.sum()), int(rest.sum())
             trial.measures["combined"] = combined_score(trial.measures["val_acc"], counts[0], cosine, counts[1])
-        trial.scores = class_similarity(readout.scores, readout.codes).float().clone()
-        trial.left_out = left_out.float()
 
     def _per_class(self, model: GCKM) -> dict[str, float]:
         """Criteria from withholding one label of every class at a time."""
