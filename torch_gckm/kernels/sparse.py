@@ -11,7 +11,8 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.kernels.features import DenseFeatures, Features, Index, Origin
+from torch_gckm.kernels.features import DenseFeatures, Features
+from torch_gckm.kernels.origin import Index, Origin
 
 _BLOCK_ENTRIES = 2**26  # Seen whole, the two sparse factors do much less work than their product does.
 

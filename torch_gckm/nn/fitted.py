@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_gckm.gram import Gram
 from torch_gckm.kernels import Rows, as_rows
 
 
@@ -20,7 +21,28 @@ class FittedModule(torch.nn.Module):
 
     fitted_tensors: tuple[str, ...] = ()
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.support = Support()
+        self._described: str | None = None
+
+    @property
+    def gram_used(self) -> str:
+        """What represents the kernel matrix of the fitted nodes, with its rank and error if it is not exact."""
+        self._require_fit()
+        if self._described is None:
+            self._described = self._gram_of(self.support.rows()).describe()
+        return self._described
+
+    def _gram_of(self, rows: Rows) -> Gram:
+        """The kernel matrix of some features."""
+        raise NotImplementedError
+
+    def _require_fit(self) -> None:
+        raise NotImplementedError
+
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        self._described = None  # It belongs to the state that is replaced.
         for name in self.fitted_tensors:
             loaded = state_dict.get(prefix + name)
             if loaded is not None:

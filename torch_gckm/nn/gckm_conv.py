@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from torch_gckm.gram import Gram, GramLike, as_gram
 from torch_gckm.kernels import DenseFeatures, KernelLike, Rows, Views, as_kernel
 from torch_gckm.manifold import random_stiefel
 from torch_gckm.nn.aggregation import Aggregation, AggregationLike, Direction, as_aggregation
-from torch_gckm.nn.fitted import FittedModule, Support
+from torch_gckm.nn.fitted import FittedModule
 from torch_gckm.nn.graph import Adjacency, graph_fingerprint
 from torch_gckm.numerics import check_finite
 
@@ -107,8 +107,6 @@ class GCKMConv(FittedModule):
         self.register_buffer("eigenvalues", torch.empty(0))
         self.register_buffer("landmarks", torch.empty(0, dtype=torch.long))
         self.register_buffer("graph", torch.zeros(3, dtype=torch.long))
-        self.support = Support()
-        self._described: str | None = None
         self._gram_cache: LastCall[Gram] = LastCall()
         self._graph_cache: LastCall[tuple[int, int, int]] = LastCall()
         self.reset_parameters()
@@ -242,14 +240,6 @@ class GCKMConv(FittedModule):
         extended: Tensor = torch.linalg.solve(spectrum, projected, left=False)
         return extended.to(self.h.dtype)
 
-    @property
-    def gram_used(self) -> str:
-        """What represents the kernel matrix of the fitted graph, with its rank and error if it is not exact."""
-        self._require_fit()
-        if self._described is None:
-            self._described = self._gram_of(self.support.rows()).describe()
-        return self._described
-
     def observe(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> None:
         """Make these features the ones that :meth:`transform` extends from."""
         with torch.no_grad():
@@ -312,10 +302,6 @@ class GCKMConv(FittedModule):
         else:
             aggregated = DenseFeatures(self.aggregation(x, edge_index, edge_weight))
         return Views({"h": aggregated, "x": x}) if "x" in self.kernel.views else aggregated
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._described = None  # It belongs to the state that is replaced.
-        super()._load_from_state_dict(*args, **kwargs)
 
     def _fingerprint(
         self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None

@@ -13,7 +13,7 @@ from torch_gckm.errors import InvalidInputError, InvalidLabelError, NotFittedErr
 from torch_gckm.gram import Gram, GramLike, ReadoutProblem, ReadoutSolution, as_gram
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows
 from torch_gckm.nn.coding import CodeLike, class_codes, decode
-from torch_gckm.nn.fitted import FittedModule, Support
+from torch_gckm.nn.fitted import FittedModule
 from torch_gckm.nn.labels import parse_labels
 from torch_gckm.numerics import check_finite
 
@@ -98,8 +98,6 @@ class SemiSupRKMReadout(FittedModule):
         self.register_buffer("label_weight", torch.empty(0))
         self.register_buffer("label_class", torch.empty(0, dtype=torch.long))
         self.register_buffer("landmarks", torch.empty(0, dtype=torch.long))
-        self.support = Support()
-        self._described: str | None = None
         self._gram_cache: LastCall[Gram] = LastCall()
         self._solution: ReadoutSolution | None = None
         self._solved: tuple[Gram, tuple[float, ...]] | None = None
@@ -293,14 +291,6 @@ class SemiSupRKMReadout(FittedModule):
         return decode(self.scores if scores is None else scores, self.codes)
 
     @property
-    def gram_used(self) -> str:
-        """What represents the kernel matrix of the last solve, with its rank and error if it is not exact."""
-        self._require_fit()
-        if self._described is None:
-            self._described = self._gram_of(self.support.rows()).describe()
-        return self._described
-
-    @property
     def labelled(self) -> Tensor:
         """The labelled nodes of the last solve, in increasing order."""
         self._require_fit()
@@ -347,7 +337,7 @@ class SemiSupRKMReadout(FittedModule):
             raise NotFittedError("the readout is not fitted; call readout(h, y, train_mask) first")
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._solution = self._solved = self._described = None  # They belong to the state that is replaced.
+        self._solution = self._solved = None  # They belong to the state that is replaced.
         self._gram_cache.clear()
         super()._load_from_state_dict(*args, **kwargs)
 
