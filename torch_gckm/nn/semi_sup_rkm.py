@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from torch_gckm.cache import LastCall
-from torch_gckm.errors import InvalidInputError, InvalidLabelError, NotFittedError
+from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.gram import Gram, GramLike, ReadoutProblem, ReadoutSolution, as_gram
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows
 from torch_gckm.nn.coding import CodeLike, class_codes, decode
 from torch_gckm.nn.fitted import FittedModule
 from torch_gckm.nn.labels import parse_labels
+from torch_gckm.nn.leave_out import places_of, withhold_groups, withhold_one
 from torch_gckm.numerics import check_finite
 
 
@@ -228,38 +229,13 @@ class SemiSupRKMReadout(FittedModule):
         Returns:
             Scores ``[num_labelled, p]`` in the order of the nodes, or a list with ``[len(group), p]`` for each group.
         """
-        index = self.labelled
-        solution, weight = self._last_solution(), self.label_weight[self.labelled].double() / self.lambda2
-        scores = solution.scores[index]
-        codes = self.codes.to(scores)[self.label_class[index]]
+        index, solution = self.labelled, self._last_solution()
+        codes = self.codes.to(solution.scores)[self.label_class[index]]
+        weight = self.label_weight[index].double() / self.lambda2
         if groups is None:
-            leverage = (solution.leverage(index) * weight).unsqueeze(1)
-            return ((scores - leverage * codes) / (1.0 - leverage)).to(self.h.dtype)
-        response = solution.response(index) * weight
-        place = torch.full((self.label_class.numel(),), -1, dtype=torch.long, device=index.device)
-        place[index] = torch.arange(index.numel(), device=index.device)
-        places = [place[self._group(group, place)] for group in groups]
-        results = [scores.new_empty(0)] * len(places)
-        for size in {at.numel() for at in places}:  # Groups of one size are solved together.
-            numbers = [number for number, at in enumerate(places) if at.numel() == size]
-            at = torch.stack([places[number] for number in numbers])
-            block = response[at.unsqueeze(2), at.unsqueeze(1)]
-            system = torch.eye(size, dtype=block.dtype, device=block.device) - block
-            withheld = torch.linalg.solve(system, scores[at] - block @ codes[at])
-            for number, part in zip(numbers, withheld.to(self.h.dtype), strict=True):
-                results[number] = part
-        return results
-
-    def _group(self, group: Tensor | Sequence[int], place: Tensor) -> Tensor:
-        """The nodes of a group, all of them labelled and different."""
-        nodes = torch.as_tensor(group, device=place.device)
-        nodes = nodes.nonzero().squeeze(1) if nodes.dtype == torch.bool else nodes.long().view(-1)
-        inside = (nodes >= 0) & (nodes < place.numel())
-        unknown = nodes[~inside | (place[nodes.clamp(0, place.numel() - 1)] < 0)]
-        if unknown.numel() or nodes.unique().numel() < nodes.numel():
-            shown = (unknown if unknown.numel() else nodes)[:5].tolist()
-            raise InvalidLabelError(f"a group must hold different labelled nodes, got {shown}")
-        return nodes
+            return withhold_one(solution, index, codes, weight).to(self.h.dtype)
+        places = [places_of(group, index) for group in groups]
+        return [part.to(self.h.dtype) for part in withhold_groups(solution, index, codes, weight, places)]
 
     def leave_one_out(self) -> Tensor:
         """Exact leave-one-out scores of the labelled nodes, ``[num_labelled, p]``, in the order of the nodes."""
