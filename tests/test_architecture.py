@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "nn": {"kernels", "gram", "manifold"},
     "train": {"nn", "optim", "manifold"},
     "select": {"kernels", "gram", "nn", "train"},
+    "estimators": {"gram", "nn", "select", "train"},
 }
 
 

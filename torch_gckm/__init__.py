@@ -1,8 +1,31 @@
 """Deep graph convolutional kernel machines for PyTorch Geometric."""
 
+from typing import TYPE_CHECKING, Any
+
 from torch_gckm._version import __version__
 from torch_gckm.nn import GCKM, GCKMConv, SemiSupRKMReadout
 from torch_gckm.optim import CayleyAdam
 from torch_gckm.train import History, Trainer
 
-__all__ = ["GCKM", "CayleyAdam", "GCKMConv", "History", "SemiSupRKMReadout", "Trainer", "__version__"]
+if TYPE_CHECKING:
+    from torch_gckm.estimators import GCKMClassifier
+
+__all__ = [
+    "GCKM",
+    "CayleyAdam",
+    "GCKMClassifier",
+    "GCKMConv",
+    "History",
+    "SemiSupRKMReadout",
+    "Trainer",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Estimators need scikit-learn, an extra: imported when first asked for.
+    if name == "GCKMClassifier":
+        from torch_gckm import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module 'torch_gckm' has no attribute '{name}'")

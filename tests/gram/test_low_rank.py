@@ -195,9 +195,7 @@ class TestLowRank:
         constant = conv.loss(graph64.x, graph64.edge_index)
         tracked = conv.loss(graph64.x.clone().requires_grad_(), graph64.edge_index)
         torch.testing.assert_close(constant, tracked, rtol=1e-6, atol=1e-8)
-        torch.testing.assert_close(
-            conv.transform(graph64.x, graph64.edge_index), conv.h.detach(), rtol=1e-5, atol=1e-5
-        )
+        torch.testing.assert_close(conv.transform(graph64.x, graph64.edge_index), conv.h.detach(), rtol=1e-5, atol=1e-5)
 
     def test_landmarks_stay_fixed_in_fine_tuning_and_are_saved(self, graph, tmp_path):
         model = GCKM(8, (6, 4), 3, gram=LowRank(max_rank=25))

@@ -22,9 +22,10 @@ class TestFactor:
         assert factor.landmarks.unique().numel() == factor.landmarks.numel()
         chosen = factor.landmarks  # Columns of landmarks are reproduced.
         scale = float(exact.abs().max())
-        assert float((panel @ panel[chosen].t() - exact[:, chosen]).abs().max()) < (
-            1e-8 if dtype == torch.float64 else 1e-4
-        ) * scale
+        assert (
+            float((panel @ panel[chosen].t() - exact[:, chosen]).abs().max())
+            < (1e-8 if dtype == torch.float64 else 1e-4) * scale
+        )
 
     def test_few_columns_suffice_for_few_directions(self):
         x = features(300, 3)

@@ -56,8 +56,10 @@ CASES = {
     "cosine": (Cosine(), lambda x, y: float(x @ y / (x.norm() * y.norm()))),
     "custom": (Custom(lambda a, b: a @ b.t() + 1), lambda x, y: float(x @ y) + 1),
     "sum": (RBF(1.7) + 0.5 * Linear(), lambda x, y: math.exp(-(distance(x, y) ** 2) / 3.4) + 0.5 * float(x @ y)),
-    "product": (RBF(1.7) * Cosine(), lambda x, y: math.exp(-(distance(x, y) ** 2) / 3.4)
-                * float(x @ y / (x.norm() * y.norm()))),
+    "product": (
+        RBF(1.7) * Cosine(),
+        lambda x, y: math.exp(-(distance(x, y) ** 2) / 3.4) * float(x @ y / (x.norm() * y.norm())),
+    ),
     "rounded": (Categorical(), lambda x, y: float((x == y).double().mean())),
 }
 

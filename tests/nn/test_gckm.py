@@ -56,9 +56,7 @@ def test_another_graph_is_named_and_transformed(graph):
 
 def test_transform_of_the_training_graph_equals_forward_at_kernel_pca(graph64):
     model = fit(graph64)
-    torch.testing.assert_close(
-        model.transform(graph64), model(graph64.x, graph64.edge_index), atol=1e-6, rtol=1e-6
-    )
+    torch.testing.assert_close(model.transform(graph64), model(graph64.x, graph64.edge_index), atol=1e-6, rtol=1e-6)
 
 
 def test_known_nodes_keep_their_embeddings(graph64):

@@ -46,9 +46,7 @@ def test_orthonormal_and_centred(conv):
 
 
 def test_transform_of_the_training_graph_is_h(conv, graph64):
-    torch.testing.assert_close(
-        conv.transform(graph64.x, graph64.edge_index), conv.h.detach(), atol=1e-9, rtol=0
-    )
+    torch.testing.assert_close(conv.transform(graph64.x, graph64.edge_index), conv.h.detach(), atol=1e-9, rtol=0)
 
 
 def test_transform_follows_the_formula_after_h_has_moved(conv, graph64):
@@ -189,9 +187,7 @@ def test_state_dict_is_complete(graph64, conv):
     twin.kernel = RBF(1.0)
     twin.load_state_dict(conv.state_dict())
     assert torch.equal(twin(graph64.x, graph64.edge_index), conv.h)
-    assert torch.equal(
-        twin.transform(new.x.double(), new.edge_index), conv.transform(new.x.double(), new.edge_index)
-    )
+    assert torch.equal(twin.transform(new.x.double(), new.edge_index), conv.transform(new.x.double(), new.edge_index))
     assert torch.equal(twin.eigenvalues, conv.eigenvalues)
     clone = copy.deepcopy(conv)
     assert torch.equal(clone.transform(graph64.x, graph64.edge_index), conv.transform(graph64.x, graph64.edge_index))

@@ -127,9 +127,7 @@ class TestRanking:
 
 
 class TestSearch:
-    @pytest.mark.parametrize(
-        "criterion", ["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
-    )
+    @pytest.mark.parametrize("criterion", ["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"])
     def test_finds_a_good_model(self, graph, criterion):
         result = quick(graph, criterion=criterion)
         assert len(result) == 12
@@ -154,6 +152,31 @@ class TestSearch:
             assert a.measures == pytest.approx(b.measures, nan_ok=True)
         with pytest.raises(GraphMismatchError, match="another graph"):
             quick(make_graph(seed=5), 9, checkpoint=file)
+
+    def test_interrupted_it_keeps_what_it_has(self, graph, tmp_path, monkeypatch):
+        file = tmp_path / "search.pt"
+        original = Evaluator.__call__
+
+        def interrupted(self, number, setting):
+            if number == 7:
+                raise KeyboardInterrupt
+            return original(self, number, setting)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Evaluator, "__call__", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                quick(graph, 30, checkpoint=file)
+        resumed, whole = quick(graph, 30, checkpoint=file), quick(graph, 30)
+        assert [t.number for t in resumed.trials] == list(range(30))
+        assert torch.equal(resumed.ensemble().predict_proba(), whole.ensemble().predict_proba())
+
+    def test_workers_find_what_one_finds(self, graph):
+        alone, together = quick(graph, 30, workers=1), quick(graph, 30, workers=3)
+        assert [t.setting for t in together.trials] == [t.setting for t in alone.trials]
+        for a, b in zip(together.trials, alone.trials, strict=True):
+            assert a.measures == pytest.approx(b.measures, nan_ok=True, rel=1e-3, abs=1e-3)
+        with pytest.raises(InvalidInputError, match="workers"):
+            quick(graph, workers=0)
 
     def test_other_labels_are_another_search(self, graph, tmp_path):
         quick(graph, 3, checkpoint=tmp_path / "search.pt")

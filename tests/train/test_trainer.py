@@ -272,6 +272,7 @@ def test_learned_kernels_train_at_their_own_rate(graph):
     change = abs(math.log(float(model.layers[1].kernel.log_sigma2.detach().exp()) / 0.5))
     assert 0.0 < change < 0.04
 
+
 def test_history_round_trip_and_csv(graph, tmp_path):
     history = Trainer(model_for(graph), steps=2, progress=False).fit(graph)
     copy = History.from_dict(history.to_dict())

@@ -76,9 +76,7 @@ class DenseGram(Gram):
         # Blocks are computed again in the backward pass, so that never more than one exists.
         total = torch.zeros((), dtype=u.dtype, device=u.device)
         for block in self._blocks():
-            total = total + checkpoint(
-                self._block_bilinear, block, u, v, use_reentrant=False, preserve_rng_state=False
-            )
+            total = total + checkpoint(self._block_bilinear, block, u, v, use_reentrant=False, preserve_rng_state=False)
         return total
 
     def eigenvectors(self, count: int) -> tuple[Tensor, Tensor]:

@@ -85,8 +85,7 @@ class Precomputed(LeafKernel):
             )
         if x.size(0) and not 0 <= int(numbers.min()) <= int(numbers.max()) < self.matrix.size(0):
             raise InvalidInputError(
-                f"row numbers must lie in [0, {self.matrix.size(0)}), got "
-                f"{int(numbers.min())} to {int(numbers.max())}"
+                f"row numbers must lie in [0, {self.matrix.size(0)}), got {int(numbers.min())} to {int(numbers.max())}"
             )
         return numbers
 

@@ -33,9 +33,7 @@ class Polynomial(LeafKernel):
         scale: Multiplies an automatic :math:`t`.
     """
 
-    def __init__(
-        self, degree: int = 2, t: float | Auto = 1.0, learnable: bool = False, scale: float = 1.0
-    ) -> None:
+    def __init__(self, degree: int = 2, t: float | Auto = 1.0, learnable: bool = False, scale: float = 1.0) -> None:
         super().__init__()
         if degree != int(degree) or degree < 1:
             raise InvalidInputError(f"'degree' of {type(self).__name__} must be a positive integer, got {degree!r}")

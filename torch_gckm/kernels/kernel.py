@@ -153,8 +153,9 @@ class LeafKernel(Kernel):
 
     def extra_repr(self) -> str:
         shown = {k: v for k, v in self.arguments().items() if v is not False and not (k == "scale" and v == 1.0)}
-        text = ", ".join(f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={value!r}"
-                         for key, value in shown.items())
+        text = ", ".join(
+            f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={value!r}" for key, value in shown.items()
+        )
         on = "" if self.view == DEFAULT_VIEW else f".on({self.view!r})"
         return f"{type(self).__name__}({text}){on}"
 

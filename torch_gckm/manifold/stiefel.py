@@ -96,9 +96,7 @@ class SkewFactors:
         _, xp, pp = self.products
         # The columns are P x_j - X p_j; with X'X = I their norms take two products.
         column_energy = row_dots(self.x, torch.addmm(self.x @ pp, self.p, xp, alpha=-2.0)) + row_dots(self.p, self.p)
-        return one_norm_estimate(
-            self.matmul, lambda v: -self.matmul(v), like=self.x, start=column_energy.argmax()
-        )
+        return one_norm_estimate(self.matmul, lambda v: -self.matmul(v), like=self.x, start=column_energy.argmax())
 
 
 def cayley_step(w: SkewFactors, alpha: Tensor) -> Tensor:

@@ -80,6 +80,13 @@ class Support(torch.nn.Module):
         views = {name.removeprefix(self.prefix): b for name, b in self._buffers.items() if b is not None}
         return as_rows(views["h"] if set(views) == {"h"} else views)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Support:
+        """A copy; torch cannot copy sparse CSR tensors deeply."""
+        copied = Support().train(self.training)
+        copied.set({name.removeprefix(self.prefix): b.clone() for name, b in self._buffers.items() if b is not None})
+        memo[id(self)] = copied
+        return copied
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing is stored yet."""

@@ -192,9 +192,7 @@ class GCKM(torch.nn.Module):
             h = conv.h
         self.readout.observe(self._readout_views(data))
 
-    def forward(
-        self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
         """The scores of the last solve on the fitted graph, ``[n, p]``; ``x`` is not looked at."""
         self._require_fit()
         self.layers[0].check_graph(x, edge_index, edge_weight)

@@ -303,9 +303,7 @@ class GCKMConv(FittedModule):
             aggregated = DenseFeatures(self.aggregation(x, edge_index, edge_weight))
         return Views({"h": aggregated, "x": x}) if "x" in self.kernel.views else aggregated
 
-    def _fingerprint(
-        self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None
-    ) -> tuple[int, int, int]:
+    def _fingerprint(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> tuple[int, int, int]:
         inputs = (edge_index, edge_weight, x.size(0))
         return self._graph_cache.get(inputs, lambda: graph_fingerprint(*inputs))
 

@@ -80,9 +80,7 @@ def _mix(keys: Tensor) -> Tensor:
     return keys ^ (keys >> 31)
 
 
-def graph_fingerprint(
-    edge_index: Adjacency | None, edge_weight: Tensor | None, num_nodes: int
-) -> tuple[int, int, int]:
+def graph_fingerprint(edge_index: Adjacency | None, edge_weight: Tensor | None, num_nodes: int) -> tuple[int, int, int]:
     """Node count, edge count and a hash of the weighted edges that does not depend on their order or format."""
     edges, weight = canonical_edges(edge_index, edge_weight, num_nodes)
     weight = torch.ones(edges.size(1), device=edges.device) if weight is None else weight.detach().float()

@@ -14,6 +14,7 @@ from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.coding import class_similarity
 from torch_gckm.nn.saving import arguments_from_config, model_config
+from torch_gckm.select.suggest import suggest
 from torch_gckm.train.metrics import calibrate
 
 FORMAT = "ensemble 1"
@@ -79,6 +80,11 @@ class GCKMEnsemble(torch.nn.Module):
     def predict_proba(self, data: Data | None = None) -> Tensor:
         """Calibrated class probabilities ``[n, num_classes]``."""
         return (self.temperature * self.scores(data)).softmax(dim=1)
+
+    def suggest(self, count: int = 10) -> Tensor:
+        """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``; see :func:`suggest`."""
+        embeddings = [model.embed() for model in self.members]
+        return suggest(self.predict_proba(), embeddings, self.members[0].readout.labelled, count)
 
     def is_fitted_on(self, data: Data) -> bool:
         """Whether this is the graph that the members were fitted on."""

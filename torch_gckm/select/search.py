@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from torch_gckm.errors import GraphMismatchError, InvalidInputError
+from torch_gckm.errors import GCKMWarning, GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
 from torch_gckm.select.trial import Evaluator, Trial
+from torch_gckm.select.workers import Attempt, bundles, default_workers, run_all
 
 _SAVE_EVERY = 20.0  # Seconds between two checkpoints.
 
@@ -31,6 +33,7 @@ def search(
     num_classes: int | None = None,
     split: int | None = None,
     gram: GramLike = "auto",
+    workers: int | None = None,
     progress: bool = True,
     checkpoint: PathLike | None = None,
 ) -> SearchResult:
@@ -55,37 +58,57 @@ def search(
         num_classes: The number of classes; by default one more than the largest label.
         split: The column to use of masks ``[n, splits]``.
         gram: How to represent kernel matrices.
+        workers: How many settings to fit at a time, each on one core; by default as many as torch uses
+            threads, and one on large graphs, where one fit keeps them all busy.
         progress: Show a progress bar.
         checkpoint: A file to write all trials to, now and then; an existing one is continued.
     """
     if budget is None and max_settings is None:
         raise InvalidInputError("give a 'budget' in seconds, 'max_settings', or both")
+    if workers is not None and workers < 1:
+        raise InvalidInputError(f"'workers' must be positive, got {workers}")
     space = space or Space()
     evaluator = Evaluator.of(data, num_classes, gram, split)
-    result = SearchResult(evaluator, Ranking.of(criterion, evaluator), _resume(checkpoint, evaluator, seed))
-    spent = sum(trial.seconds for trial in result.trials)
+    result = SearchResult(evaluator, Ranking.of(criterion, evaluator), [])
+    spent = _resume(checkpoint, result, seed)
+    count = default_workers(data.num_nodes) if workers is None else workers
+    others = [Evaluator.of(data, num_classes, gram, split) for _ in range(count - 1)]  # They share no module.
     saved = start = time.perf_counter()
+
+    def attempt(worker: Evaluator) -> Attempt:
+        return lambda number: worker(number, space.draw_in_tree(number, seed))
+
     with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit="setting") as bar:
-        while (max_settings is None or len(result) < max_settings) and (
-            budget is None or spent + time.perf_counter() - start < budget
-        ):
-            number = len(result)
-            result.trials.append(evaluator(number, space.draw_in_tree(number, seed)))
+
+        def done(trial: Trial) -> None:
+            nonlocal saved
+            result.trials.append(trial)
             bar.update()
-            if number % 10 == 9:
+            now = time.perf_counter()
+            if len(result) % 10 == 0:
                 bar.set_postfix(result.progress())
-            if checkpoint is not None and time.perf_counter() - saved > _SAVE_EVERY:
-                _save(checkpoint, result, seed)
-                saved = time.perf_counter()
-    if checkpoint is not None:
-        _save(checkpoint, result, seed)
+            if checkpoint is not None and now - saved > _SAVE_EVERY:
+                _save(checkpoint, result, seed, spent + now - start)
+                saved = now
+
+        numbers = bundles(space.bundle, {trial.number for trial in result.trials}, max_settings)
+        try:
+            deadline = None if budget is None else start + budget - spent
+            with warnings.catch_warnings():  # Here, not in the workers: filters belong to the whole process.
+                warnings.simplefilter("ignore", GCKMWarning)  # What single settings lack is no news.
+                run_all([attempt(worker) for worker in (evaluator, *others)], numbers, deadline, done)
+        finally:  # Also when it is interrupted.
+            result.trials.sort(key=lambda trial: trial.number)
+            if checkpoint is not None:
+                _save(checkpoint, result, seed, spent + time.perf_counter() - start)
     return result
 
 
-def _save(path: PathLike, result: SearchResult, seed: int) -> None:
+def _save(path: PathLike, result: SearchResult, seed: int, seconds: float) -> None:
     evaluator = result.evaluator
     content = {
         "seed": seed,
+        "seconds": seconds,
         "graph": list(evaluator.fits.identity),
         "num_classes": evaluator.fits.num_classes,
         "labelled": evaluator.labelled,
@@ -95,13 +118,15 @@ def _save(path: PathLike, result: SearchResult, seed: int) -> None:
     save_tensors(content, path)
 
 
-def _resume(path: PathLike | None, evaluator: Evaluator, seed: int) -> list[Trial]:
+def _resume(path: PathLike | None, result: SearchResult, seed: int) -> float:
+    """Take over the trials of a checkpoint; returns the seconds they took."""
     if path is None or not Path(path).exists():
-        return []
-    content = load_tensors(path)
+        return 0.0
+    content, evaluator = load_tensors(path), result.evaluator
     same = content["graph"] == list(evaluator.fits.identity) and content["seed"] == seed
     same = same and content["num_classes"] == evaluator.fits.num_classes
     labels = (content["labelled"].tolist(), content["classes"].tolist())
     if not same or labels != (evaluator.labelled.tolist(), evaluator.classes.tolist()):
         raise GraphMismatchError(f"the checkpoint '{path}' belongs to another graph, other labels or another seed")
-    return [Trial(**trial) for trial in content["trials"]]
+    result.trials = [Trial(**trial) for trial in content["trials"]]
+    return float(content["seconds"])

@@ -70,6 +70,7 @@ class Space:
         lambda2: The range of the readout's weight of the labels.
         view: The kernel that the readout multiplies by, on the input features: ``"rbf"``, ``"laplacian"`` or none.
         view_bandwidth: The range of its relative bandwidth.
+        branches: How many draws of the later layers share a first one, and how many of the readout share them.
     """
 
     depth: tuple[int, ...] = (1, 2, 2, 2, 3)
@@ -86,6 +87,7 @@ class Space:
     lambda2: Range = (0.02, 1.0)
     view: tuple[str | None, ...] = (None, None, "rbf", "laplacian")
     view_bandwidth: Range = (1.0, 100.0)
+    branches: tuple[int, int] = (3, 4)
 
     def draw_depth(self, chooser: Chooser) -> Setting:
         """The number of layers and what happens to the input."""
@@ -127,7 +129,12 @@ class Space:
         layers = [self.draw_layer(chooser, number) for number in range(1, depth + 1)]
         return {**setting, "layers": layers, "readout": self.draw_readout(chooser)}
 
-    def draw_in_tree(self, number: int, seed: int, branches: tuple[int, int] = (3, 4)) -> Setting:
+    @property
+    def bundle(self) -> int:
+        """How many neighbouring numbers of :meth:`draw_in_tree` share their first layer."""
+        return self.branches[0] * self.branches[1]
+
+    def draw_in_tree(self, number: int, seed: int) -> Setting:
         """The random setting of a number; neighbouring numbers share their first layers.
 
         Fitting a layer costs more than fitting a readout. So each draw of the first layer
@@ -136,11 +143,10 @@ class Space:
         Args:
             number: The number of the setting, from 0.
             seed: The same seed makes the same sequence of settings.
-            branches: How many draws of the later layers share a first one, and how many of the readout share them.
         """
         readout = number
-        later = readout // branches[1]
-        first = later // branches[0]
+        later = readout // self.branches[1]
+        first = later // self.branches[0]
         trunk = RandomChooser(seed, 0, first)
         setting = self.draw_depth(trunk)
         depth = setting.pop("depth")

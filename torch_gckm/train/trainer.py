@@ -141,8 +141,10 @@ class Trainer:
         return history, content["best_state"], optimizer
 
     def _has_stalled(self, history: History) -> bool:
-        return self.patience is not None and len(history) > 0 and (
-            history.records[-1].step - history.best_step >= self.patience
+        return (
+            self.patience is not None
+            and len(history) > 0
+            and (history.records[-1].step - history.best_step >= self.patience)
         )
 
     @torch.no_grad()

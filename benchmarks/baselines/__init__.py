@@ -1,0 +1,1 @@
+"""What GCKM is compared with."""
