@@ -25,7 +25,8 @@ from torch_geometric.data import Data
 from torch_gckm import GCKM, Trainer, __version__
 from torch_gckm.gram import Auto, Dense, LowRank
 from torch_gckm.kernels import RBF, DenseFeatures, SparseFeatures, to_csr
-from torch_gckm.nn.aggregation import SPARSE_BELOW, Aggregation
+from torch_gckm.kernels.sparse import SPARSE_BELOW
+from torch_gckm.nn.aggregation import Aggregation
 
 SIZES = (300, 600, 1000, 1500)
 PRECISIONS = ((256, 0.05), (512, 0.1), (512, 0.05), (512, 0.02), (1024, 0.05), (1024, 0.02), (1024, 0.01), (2048, 0.01))

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 
@@ -5,8 +7,8 @@ from tests.conftest import make_graph
 from torch_gckm import GCKM, Trainer
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import RBF, DenseFeatures, Linear, Polynomial, SparseFeatures, to_csr
+from torch_gckm.kernels import sparse as sparse_module
 from torch_gckm.nn import Aggregation
-from torch_gckm.nn import aggregation as aggregation_module
 from torch_gckm.nn.graph import feature_fingerprint
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse CSR tensor support is in beta")
@@ -75,8 +77,39 @@ def test_dense_bags_of_words_take_the_sparse_route_on_their_own(monkeypatch):
     large[:, 0] = 1.0
     assert isinstance(Aggregation().features(large, edges), SparseFeatures)
     assert isinstance(Aggregation().features(torch.ones(1100, 1000), edges), DenseFeatures)
-    monkeypatch.setattr(aggregation_module, "SPARSE_BELOW", 0.0)
+    monkeypatch.setattr(sparse_module, "SPARSE_BELOW", 0.0)
     assert isinstance(Aggregation().features(large, edges), DenseFeatures)
+
+
+def test_the_view_of_the_input_may_be_sparse(monkeypatch):
+    data = make_graph(300)
+    x = torch.zeros(300, 4000).double()
+    x[:, :8] = data.x
+    data.x = x
+    models = []
+    for below in (0.02, 0.0):
+        monkeypatch.setattr(sparse_module, "SPARSE_BELOW", below)
+        model = GCKM(4000, 4, 3, kernel=["rbf", RBF() * RBF().on("x")])
+        Trainer(model.double(), steps=2, progress=False).fit(data)
+        models.append(model)
+    assert [model.readout.support.view_x.layout for model in models] == [torch.sparse_csr, torch.strided]
+    torch.testing.assert_close(models[0].readout.scores, models[1].readout.scores)
+    new = make_graph(20, seed=3)
+    new.x = torch.nn.functional.pad(new.x.double(), (0, 3992))
+    torch.testing.assert_close(models[0].transform(new), models[1].transform(new))
+
+
+def test_models_of_sparse_features_can_be_copied():
+    data = make_graph()
+    data.x = to_csr(words())
+    model = GCKM(40, 3, 3, kernel=["rbf", RBF() * RBF().on("x")]).double()
+    Trainer(model, steps=0, progress=False).fit(data)
+    copied = copy.deepcopy(model)
+    copied.readout.support.view_x.values().zero_()
+    other = make_graph(20, seed=2)
+    other.x = words(20, seed=1)
+    assert torch.equal(copy.deepcopy(model).transform(other), model.transform(other))
+    assert not torch.equal(copied.transform(other), model.transform(other))
 
 
 def test_fingerprint_does_not_depend_on_the_layout():

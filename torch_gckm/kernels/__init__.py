@@ -6,7 +6,7 @@ from torch_gckm.kernels.features import DenseFeatures, Features, FeaturesLike, R
 from torch_gckm.kernels.inner import Cosine, Linear, NormalizedPolynomial, Polynomial
 from torch_gckm.kernels.kernel import Kernel, LeafKernel, Product, Scaled, Sum
 from torch_gckm.kernels.resolve import KernelLike, as_kernel, kernel_from_config
-from torch_gckm.kernels.sparse import SparseFeatures, to_csr
+from torch_gckm.kernels.sparse import SparseFeatures, prefers_sparse, to_csr
 
 __all__ = [
     "RBF",
@@ -34,5 +34,6 @@ __all__ = [
     "as_rows",
     "as_kernel",
     "kernel_from_config",
+    "prefers_sparse",
     "to_csr",
 ]

@@ -14,6 +14,7 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.features import DenseFeatures, Features
 from torch_gckm.kernels.origin import Index, Origin
 
+SPARSE_BELOW = 0.02  # The share of nonzero features below which sparse products are faster.
 _BLOCK_ENTRIES = 2**26  # Seen whole, the two sparse factors do much less work than their product does.
 
 
@@ -22,6 +23,13 @@ def to_csr(x: Tensor) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*Sparse (CSR|CSC) tensor support is in beta.*")
         return x if x.layout == torch.sparse_csr else x.to_sparse_csr()
+
+
+def prefers_sparse(x: Tensor) -> bool:
+    """Whether a dense matrix has so few nonzero entries that products with it are faster as a sparse one."""
+    if x.requires_grad or x.device.type != "cpu" or x.numel() < 2**20:
+        return False
+    return int(torch.count_nonzero(x)) < SPARSE_BELOW * x.numel()
 
 
 def _to_scipy(x: Tensor) -> Any:

@@ -13,12 +13,11 @@ from torch_geometric.utils import add_remaining_self_loops, coalesce, scatter, t
 
 from torch_gckm.cache import LastCall
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.kernels import DenseFeatures, Features, SparseFeatures, to_csr
+from torch_gckm.kernels import DenseFeatures, Features, SparseFeatures, prefers_sparse, to_csr
 from torch_gckm.nn.graph import Adjacency, canonical_edges
 
 Direction = Literal["in", "out", "both"]
 AggregationLike = Union[str, torch.nn.Module]
-SPARSE_BELOW = 0.02  # The share of nonzero features below which sparse products are faster.
 _KINDS = ("gcn", "sum", "mean", "none")
 
 
@@ -94,19 +93,13 @@ class Aggregation(MessagePassing):  # type: ignore[misc]
         return self._features_cache.get(inputs, lambda: self._features(*inputs))
 
     def _features(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> Features:
-        if x.layout == torch.strided and not self._is_better_sparse(x):
+        if x.layout == torch.strided and not prefers_sparse(x):
             return DenseFeatures(self(x, edge_index, edge_weight))
         sparse = self._sparse_cache.get((x,), lambda: to_csr(x))
         if self.kind == "none":
             return SparseFeatures(sparse)
         like = torch.empty(x.size(0), 0, dtype=x.dtype)
         return SparseFeatures(sparse, self._propagator(like, edge_index, edge_weight).adj_t, self.hops)
-
-    @staticmethod
-    def _is_better_sparse(x: Tensor) -> bool:
-        if x.requires_grad or x.device.type != "cpu" or x.numel() < 2**20:
-            return False
-        return int(torch.count_nonzero(x)) < SPARSE_BELOW * x.numel()
 
     def _propagator(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> _Propagator:
         inputs = (edge_index, edge_weight, x.size(0), x.dtype, x.device)

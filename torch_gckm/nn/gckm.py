@@ -277,7 +277,7 @@ class GCKM(torch.nn.Module):
         return self._with_input(self.layers[-1].h, data)
 
     def _with_input(self, h: Tensor, data: Data) -> dict[str, Tensor]:
-        return {"h": h, "x": self._graph(data)[0]} if "x" in self.readout.kernel.views else {"h": h}
+        return {"h": h, "x": self.inputs.view(data, h.dtype)} if "x" in self.readout.kernel.views else {"h": h}
 
     def _graph(self, data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
         return self.inputs.of(data, self.layers[0].h.dtype)

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from torch_gckm.cache import LastCall
 from torch_gckm.errors import InvalidInputError, ZeroRowWarning
-from torch_gckm.kernels import as_rows, to_csr
+from torch_gckm.kernels import as_rows, prefers_sparse, to_csr
 from torch_gckm.nn.graph import Adjacency, feature_fingerprint, graph_fingerprint, graph_of
 
 
@@ -28,6 +28,7 @@ class Inputs:
             raise InvalidInputError(f"'normalize' must be None or 'l2', got {normalize!r}")
         self.normalize = normalize
         self._features: LastCall[Tensor] = LastCall()
+        self._view: LastCall[Tensor] = LastCall()
         self._identity: LastCall[tuple[int, ...]] = LastCall()
 
     def of(self, data: Data, dtype: torch.dtype) -> tuple[Tensor, Adjacency | None, Tensor | None]:
@@ -39,6 +40,13 @@ class Inputs:
             raw = x
             x = self._features.get((raw, dtype), lambda: self._prepare(raw.to(dtype)))
         return x, edge_index, edge_weight
+
+    def view(self, data: Data, dtype: torch.dtype) -> Tensor:
+        """Features that a kernel reads beside the embedding; a sparse matrix where that is faster."""
+        x = self.of(data, dtype)[0]
+        if x.requires_grad:
+            return x
+        return self._view.get((x,), lambda: to_csr(x) if x.layout == torch.strided and prefers_sparse(x) else x)
 
     def identity(self, data: Data) -> tuple[int, ...]:
         """Numbers that tell this graph, with its weights and features, from any other."""
