@@ -89,8 +89,8 @@ def time_table(parts: dict[str, Rows]) -> str:
 def correlation_table(parts: dict[str, Rows]) -> str:
     lines = []
     for name, rows in parts.items():
-        for row in (row for row in rows if "correlation" in row):
-            lines.append([name, *(f"{value:.2f}" for value in row["correlation"].values())])
+        found = [row["correlation"].values() for row in rows if "correlation" in row]
+        lines += [[name, *(f"{value:.2f}" for value in part)] for part in found]
     return table(["", "cosine", "leave-one-out", "one of each class out", "default"], lines)
 
 

@@ -35,7 +35,7 @@ def test_without_search_one_default_model(graph):
     fitted = classifier(search=None).fit(graph)
     assert fitted.result_ is None
     assert len(fitted.model_.members) == 1
-    assert fitted.score(graph, graph.test_mask) > 0.7
+    assert fitted.score(graph, graph.test_mask) > 0.5
 
 
 def test_classes_may_have_any_numbers_and_need_labels(graph):

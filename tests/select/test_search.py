@@ -81,9 +81,10 @@ class TestTrials:
         assert "ill-posed" in trial.error
 
 
-def trial(number, **measures):
+def trial(number, votes=(0, 1, 2, 0, 1, 2), **measures):
     names = ("leave_one_out", "leave_one_out_loss", "per_class_out", "per_class_out_loss", "cosine", "balance")
-    return Trial(number, {"layers": [number]}, {**dict.fromkeys(names, 0.5), "val_acc": math.nan, **measures})
+    measures = {**dict.fromkeys(names, 0.5), "val_acc": math.nan, **measures}
+    return Trial(number, {"layers": [number]}, measures, torch.tensor(votes, dtype=torch.int16))
 
 
 class TestRanking:
@@ -101,6 +102,29 @@ class TestRanking:
     def test_a_single_label_leaves_cosine(self):
         trials = [trial(0, cosine=0.7, leave_one_out=0.0), trial(1, cosine=0.6, leave_one_out=1.0)]
         assert Ranking("auto", torch.tensor([0, 0, 1]), 0, 10).order(trials)[0].number == 0
+
+    def test_settings_that_agree_with_the_best_are_trusted(self):
+        """Two settings are equal by withheld labels and cosine; one of them predicts what better ones do."""
+        good = [trial(i, cosine=0.9) for i in range(6)]
+        lonely, agreeing = trial(6, (2, 2, 2, 0, 0, 0), cosine=0.6), trial(7, (0, 1, 2, 0, 1, 1), cosine=0.6)
+        for classes in (self.classes, torch.arange(3)):
+            order = [t.number for t in Ranking("auto", classes, 0, 100).order([lonely, *good, agreeing])]
+            assert order.index(7) < order.index(6)
+
+    def test_withheld_labels_count_more_the_more_there_are(self):
+        """One setting predicts withheld labels better, the other is clearer about unlabelled nodes."""
+        labels = trial(0, cosine=0.4, per_class_out_loss=-0.2)
+        clear = trial(1, cosine=0.8, per_class_out_loss=-1.5)
+        others = [trial(i, cosine=0.6, per_class_out_loss=-0.7) for i in range(2, 8)]
+        best = [
+            Ranking("auto", torch.arange(3).repeat(count), 0, 100).order([labels, clear, *others])[0].number
+            for count in (1, 20)
+        ]
+        assert best == [1, 0]
+
+    def test_if_all_collapse_the_best_of_them_is_found(self):
+        trials = [trial(i, cosine=0.1 * i, balance=0.34) for i in range(4)]
+        assert Ranking("auto", self.classes, 0, 100).order(trials)[0].number == 3
 
     def test_ties_of_accuracy_are_broken_by_the_loss(self):
         trials = [trial(0, leave_one_out_loss=-0.9), trial(1, leave_one_out_loss=-0.2)]

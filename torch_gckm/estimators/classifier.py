@@ -120,7 +120,8 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, data: Data | None = None) -> Tensor:
         """Classes ``[n]`` of the fitted graph, or of any other."""
-        return self.classes_[self._fitted().predict(data)]
+        places = self._fitted().predict(data)
+        return self.classes_[places]
 
     def predict_proba(self, data: Data | None = None) -> Tensor:
         """Calibrated probabilities of :attr:`classes_`, ``[n, num_classes]``."""

@@ -7,10 +7,12 @@ r"""Which of many fitted settings is best, by criteria that see no test label.
 ``cosine``          the paper's score: how clearly unlabelled nodes point at a class
 ``val_acc``         accuracy on ``val_mask``
 ``combined``        the paper's mean of ``val_acc`` and ``cosine``, weighted by numbers of nodes
-``auto``            what withholding labels says, and ``cosine``, weighted by the labels a class
+``auto``            what withholding labels says, against ``cosine`` and the agreement with the other
+                    settings, weighted by the labels a class
 ==================  ==============================================================================
 
-Equal accuracies are told apart by the log-loss of calibrated probabilities.
+Equal accuracies are told apart by the log-loss of calibrated probabilities. ``docs/selection.md`` has the
+experiment behind ``auto``.
 """
 
 from __future__ import annotations
@@ -19,15 +21,20 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.select.trial import Evaluator, Trial
 from torch_gckm.train.metrics import class_balance
 
+Array = NDArray[np.float64]
 Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
 _COLLAPSED = 0.5  # The effective number of predicted classes, relative to that of the labels.
+_COMMITTEE = 0.25  # The share of settings whose votes are asked for, and their least number.
+_LEAST_COMMITTEE = 5
 _TIE = 1e-4
 
 
@@ -61,12 +68,25 @@ class Ranking:
         unlabelled = int(evaluator.unlabelled.sum())
         return cls(criterion, evaluator.classes, int(evaluator.val.sum()), unlabelled)
 
+    @property
+    def weight(self) -> float:
+        """The weight of withheld labels in ``auto``; a class's only label cannot be withheld."""
+        return 0.0 if self.fewest == 1 else self.fewest / (self.fewest + 2.0)
+
     def value(self, trial: Trial) -> float:
-        """The score of a single trial."""
-        return self.scores([trial])[0]
+        """The score of a trial by itself, for a search that learns from scores."""
+        if self.criterion != "auto" or not trial.is_valid:
+            return self.scores([trial])[0]
+        withheld, cosine = _withheld(trial), trial.measures["cosine"]
+        mean = withheld if math.isnan(cosine) else self.weight * withheld + (1.0 - self.weight) * cosine
+        return mean - self.is_collapsed(trial)
+
+    def is_collapsed(self, trial: Trial) -> bool:
+        """Whether a setting puts almost all nodes into a few of the classes."""
+        return trial.measures["balance"] < self.least_balance
 
     def scores(self, trials: Sequence[Trial]) -> list[float]:
-        """One score a trial, minus infinity for those that failed."""
+        """One score a trial, minus infinity for those that failed; those of ``auto`` are relative to these trials."""
         valid = [trial for trial in trials if trial.is_valid]
         values = _SCORES[self.criterion](self, valid) if valid else []
         found = {trial.number: value for trial, value in zip(valid, values, strict=True)}
@@ -90,19 +110,45 @@ def _measured(name: str) -> Callable[[Ranking, list[Trial]], list[float]]:
 
 
 def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
-    """The probability of withheld labels and the cosine score, weighted; collapsed settings come last."""
-    weight = 0.0 if ranking.fewest == 1 else ranking.fewest / (ranking.fewest + 2.0)
-    scores = []
-    for trial in trials:
-        measures = trial.measures
-        loss = measures["per_class_out_loss"]
-        if math.isnan(loss):
-            loss = measures["leave_one_out_loss"]
-        collapsed = measures["balance"] < ranking.least_balance
-        share = 1.0 if math.isnan(measures["cosine"]) else weight  # Without unlabelled nodes there is no cosine score.
-        cosine = 0.0 if math.isnan(measures["cosine"]) else measures["cosine"]
-        scores.append(share * math.exp(loss) + (1.0 - share) * cosine - collapsed)
-    return scores
+    """Withheld labels against cosine score and agreement, each relative to the other settings."""
+    collapsed = np.array([ranking.is_collapsed(trial) for trial in trials])
+    if collapsed.all():
+        collapsed[:] = False  # Then it tells nothing.
+    withheld = _standardised([_withheld(trial) for trial in trials], ~collapsed)
+    cosine = np.array([trial.measures["cosine"] for trial in trials])
+    if np.isnan(cosine).all():  # Without unlabelled nodes.
+        scores = withheld
+    else:
+        weight = ranking.weight
+        free = _standardised(cosine, ~collapsed)
+        first = np.where(collapsed, -np.inf, weight * withheld + (1.0 - weight) * free)
+        free = free + _standardised(_agreement(trials, first), ~collapsed)
+        scores = weight * withheld + (1.0 - weight) * free
+    lowest = float(scores.min()) - float(scores.max()) - 1.0
+    return [float(score) for score in np.where(collapsed, scores + lowest, scores)]
+
+
+def _withheld(trial: Trial) -> float:
+    """The geometric mean of the calibrated probabilities of withheld labels."""
+    loss = trial.measures["per_class_out_loss"]
+    return math.exp(trial.measures["leave_one_out_loss"] if math.isnan(loss) else loss)
+
+
+def _agreement(trials: list[Trial], scores: Array) -> Array:
+    """The share of nodes that a setting gives the class that most of the best settings give them."""
+    size = max(_LEAST_COMMITTEE, int(_COMMITTEE * len(trials)))
+    best = [i for i in np.argsort(-scores, kind="stable")[:size] if np.isfinite(scores[i])]
+    votes = torch.stack([trial.votes for trial in trials]).long()
+    ballots = torch.nn.functional.one_hot(votes[best]).sum(dim=0)
+    agreement: Array = (votes == ballots.argmax(dim=1)).double().mean(dim=1).numpy()
+    return agreement
+
+
+def _standardised(values: Sequence[float] | Array, used: Array) -> Array:
+    values = np.asarray(values, dtype=float)
+    part = values[used]
+    result: Array = (values - part.mean()) / (part.std() + 1e-12)
+    return result
 
 
 _SCORES: dict[str, Callable[[Ranking, list[Trial]], list[float]]] = {

@@ -10,7 +10,7 @@ from torch_gckm.nn import GCKM
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.ensemble import GCKMEnsemble
 from torch_gckm.select.space import describe_setting
-from torch_gckm.select.trial import Evaluator, Trial
+from torch_gckm.select.trial import Evaluator, Trial, quiet
 
 MEMBERS = 20  # How many settings an ensemble combines.
 
@@ -41,7 +41,8 @@ class SearchResult:
 
     def model(self, trial: Trial | None = None) -> GCKM:
         """The fitted model of a trial, by default the best; it may be fine-tuned."""
-        return self.evaluator.solve((self.best if trial is None else trial).setting, own_layers=True)
+        with quiet():
+            return self.evaluator.solve((self.best if trial is None else trial).setting, own_layers=True)
 
     def ensemble(self, size: int = MEMBERS) -> GCKMEnsemble:
         """The best settings, fitted again and combined.
@@ -53,7 +54,8 @@ class SearchResult:
         if not members:
             raise NotFittedError(self._nothing())
         order = sorted(members, key=lambda trial: trial.number)  # Neighbours share layers.
-        return GCKMEnsemble([self.evaluator.solve(trial.setting) for trial in order])
+        with quiet():
+            return GCKMEnsemble([self.evaluator.solve(trial.setting) for trial in order])
 
     def progress(self) -> dict[str, str]:
         """The best trial in a few words."""

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from torch_gckm.errors import GCKMWarning, GraphMismatchError, InvalidInputError
+from torch_gckm.errors import GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
-from torch_gckm.gram import GramLike
+from torch_gckm.gram import Auto, GramLike, LowRank
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
-from torch_gckm.select.trial import Evaluator, Trial
+from torch_gckm.select.trial import Evaluator, Trial, quiet
 from torch_gckm.select.workers import Attempt, bundles, default_workers, run_all
 
+ROUGH = Auto(low_rank=LowRank(max_rank=256))
 _SAVE_EVERY = 20.0  # Seconds between two checkpoints.
 
 
@@ -57,7 +57,8 @@ def search(
         max_settings: The number of settings to try; ``None`` for no limit.
         num_classes: The number of classes; by default one more than the largest label.
         split: The column to use of masks ``[n, splits]``.
-        gram: How to represent kernel matrices.
+        gram: How to represent kernel matrices. ``"auto"`` ranks settings by matrices of a lower rank than those
+            of the models that the result returns.
         workers: How many settings to fit at a time, each on one core; by default as many as torch uses
             threads, and one on large graphs, where one fit keeps them all busy.
         progress: Show a progress bar.
@@ -72,7 +73,8 @@ def search(
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator), [])
     spent = _resume(checkpoint, result, seed)
     count = default_workers(data.num_nodes) if workers is None else workers
-    others = [Evaluator.of(data, num_classes, gram, split) for _ in range(count - 1)]  # They share no module.
+    rough = ROUGH if gram == "auto" else gram
+    evaluators = [Evaluator.of(data, num_classes, rough, split) for _ in range(count)]  # They share no module.
     saved = start = time.perf_counter()
 
     def attempt(worker: Evaluator) -> Attempt:
@@ -94,9 +96,8 @@ def search(
         numbers = bundles(space.bundle, {trial.number for trial in result.trials}, max_settings)
         try:
             deadline = None if budget is None else start + budget - spent
-            with warnings.catch_warnings():  # Here, not in the workers: filters belong to the whole process.
-                warnings.simplefilter("ignore", GCKMWarning)  # What single settings lack is no news.
-                run_all([attempt(worker) for worker in (evaluator, *others)], numbers, deadline, done)
+            with quiet():
+                run_all([attempt(worker) for worker in evaluators], numbers, deadline, done)
         finally:  # Also when it is interrupted.
             result.trials.sort(key=lambda trial: trial.number)
             if checkpoint is not None:

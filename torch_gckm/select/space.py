@@ -66,7 +66,7 @@ class Space:
         degrees: The degrees of polynomial kernels.
         constant: The range of the relative constants of polynomial kernels.
         readout_bandwidth: The range of the readout's relative squared bandwidth.
-        eta: The readout's regularisation.
+        eta: The readout's regularisation; at exactly 1 narrow kernels make its system singular.
         lambda2: The range of the readout's weight of the labels.
         view: The kernel that the readout multiplies by, on the input features: ``"rbf"``, ``"laplacian"`` or none.
         view_bandwidth: The range of its relative bandwidth.
@@ -82,10 +82,10 @@ class Space:
     bandwidth: Range = (0.3, 100.0)
     degrees: tuple[int, ...] = (1, 2)
     constant: Range = (0.05, 20.0)
-    readout_bandwidth: Range = (0.05, 50.0)
-    eta: tuple[float, ...] = (1.0, 1.0, 1.1, 1.3)
-    lambda2: Range = (0.02, 1.0)
-    view: tuple[str | None, ...] = (None, None, "rbf", "laplacian")
+    readout_bandwidth: Range = (0.1, 50.0)
+    eta: tuple[float, ...] = (1.01, 1.05, 1.15, 1.3)
+    lambda2: Range = (0.02, 0.5)
+    view: tuple[str | None, ...] = (None, None, "rbf", "laplacian", "laplacian")
     view_bandwidth: Range = (1.0, 100.0)
     branches: tuple[int, int] = (3, 4)
 

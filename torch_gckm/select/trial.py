@@ -5,12 +5,16 @@ from __future__ import annotations
 import copy
 import math
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.errors import GCKMError, InvalidInputError
+from torch_gckm.errors import GCKMError, GCKMWarning, InvalidInputError
 from torch_gckm.gram import GramLike
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.coding import class_similarity, decode
@@ -26,8 +30,17 @@ from torch_gckm.train.metrics import (
     one_per_class,
 )
 
+_VOTERS = 1000  # Nodes whose predicted classes are kept, to see which settings agree.
 _REPEATS = 50  # Groups of one label a class that are withheld.
 _MOST_LABELS = 3000  # With more, withholding groups would need too large a matrix, and single labels say enough.
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings of single settings, which are no news to a search. Not for use in a worker thread."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GCKMWarning)
+        yield
 
 
 @dataclass
@@ -38,6 +51,7 @@ class Trial:
         number: Its place in the search.
         setting: The setting.
         measures: Criteria by name, NaN where one has no meaning.
+        votes: The predicted classes of a sample of unlabelled nodes, the same for all trials.
         seconds: The time it took.
         error: Why it failed or was rejected, else ``None``.
     """
@@ -45,6 +59,7 @@ class Trial:
     number: int
     setting: Setting
     measures: dict[str, float] = field(default_factory=dict)
+    votes: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int16))
     seconds: float = 0.0
     error: str | None = None
 
@@ -70,6 +85,8 @@ class Evaluator:
         self.labelled = (labels.classes >= 0).nonzero().squeeze(1)
         self.classes = labels.classes[self.labelled]
         self.unlabelled = labels.classes < 0
+        free = self.unlabelled.nonzero().squeeze(1)
+        self.voters = free[torch.randperm(free.numel(), generator=torch.Generator().manual_seed(0))[:_VOTERS]]
         self.groups = one_per_class(self.classes, _REPEATS)
         val = data.get("val_mask")
         known = data.y.view(-1) >= 0
@@ -115,6 +132,7 @@ class Evaluator:
         left_out = class_similarity(readout.leave_one_out(), readout.codes)
         predicted = decode(readout.scores, readout.codes)
         every = torch.ones(self.classes.numel(), dtype=torch.bool)
+        trial.votes = predicted[self.voters].to(torch.int16)
         trial.measures = {
             "leave_one_out": accuracy(left_out.argmax(dim=1), self.classes, every),
             "leave_one_out_loss": -calibrate(left_out, self.classes)[1],
