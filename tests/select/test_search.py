@@ -84,7 +84,7 @@ class TestTrials:
 def trial(number, votes=(0, 1, 2, 0, 1, 2), **measures):
     names = ("leave_one_out", "leave_one_out_loss", "per_class_out", "per_class_out_loss", "cosine", "balance")
     measures = {**dict.fromkeys(names, 0.5), "val_acc": math.nan, **measures}
-    return Trial(number, {"layers": [number]}, measures, torch.tensor(votes, dtype=torch.int16))
+    return Trial(number, {"layers": [number]}, measures, list(votes))
 
 
 class TestRanking:

@@ -1,11 +1,15 @@
-import threading
+import os
 import time
 
 import pytest
 import torch
 
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.select import workers as workers_module
 from torch_gckm.select.trial import Trial
-from torch_gckm.select.workers import bundles, default_workers, run_all
+from torch_gckm.select.workers import bundles, can_fork, default_workers, run_all
+
+COUNTS = [1, pytest.param(3, marks=pytest.mark.skipif(not can_fork(), reason="processes cannot be copied here"))]
 
 
 def test_bundles_are_what_is_missing():
@@ -14,40 +18,47 @@ def test_bundles_are_what_is_missing():
     assert [next(endless), next(endless)] == [[0, 1], [2, 3]]
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", COUNTS)
 def test_every_setting_is_tried_once(workers):
     found = []
-    run_all([lambda number: Trial(number, {})] * workers, bundles(4, {2}, 30), None, found.append)
+    run_all(lambda number: Trial(number, {}), bundles(4, {2}, 30), None, workers, found.append)
     assert sorted(trial.number for trial in found) == [0, 1, *range(3, 30)]
 
 
-def test_a_bundle_stays_on_one_worker_with_one_thread():
-    seen = {}
-    before = torch.get_num_threads()
+@pytest.mark.parametrize("workers", COUNTS[1:])
+def test_a_bundle_stays_on_one_worker_with_one_thread(workers):
+    found = {}
 
     def attempt(number):
-        time.sleep(0.002)
-        seen[number] = (threading.get_ident(), torch.get_num_threads())
-        return Trial(number, {})
+        return Trial(number, {"process": os.getpid(), "threads": torch.get_num_threads()})
 
-    run_all([attempt] * 2, bundles(4, set(), 24), None, lambda trial: None)
+    run_all(attempt, bundles(4, set(), 24), None, workers, lambda trial: found.update({trial.number: trial.setting}))
     for start in range(0, 24, 4):
-        assert len({seen[number] for number in range(start, start + 4)}) == 1
-    assert {threads for _, threads in seen.values()} == {1}
-    assert torch.get_num_threads() == before
+        assert len({found[number]["process"] for number in range(start, start + 4)}) == 1
+    assert len({setting["process"] for setting in found.values()}) == workers
+    assert {setting["threads"] for setting in found.values()} == {1}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", COUNTS)
 def test_stops_at_the_deadline_and_on_errors(workers):
-    run_all([pytest.fail] * workers, bundles(4, set(), None), time.perf_counter(), pytest.fail)
+    run_all(pytest.fail, bundles(4, set(), None), time.perf_counter(), workers, pytest.fail)
 
     def broken(number):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_all([broken] * workers, bundles(4, set(), None), time.perf_counter() + 60, pytest.fail)
+        run_all(broken, bundles(4, set(), None), time.perf_counter() + 60, workers, pytest.fail)
 
 
-def test_large_graphs_get_one_worker():
-    assert default_workers(1000) == torch.get_num_threads()
+@pytest.mark.parametrize("workers", COUNTS[1:])
+def test_a_killed_worker_is_noticed(workers):
+    with pytest.raises(RuntimeError, match="killed"):
+        run_all(lambda number: os._exit(1), bundles(4, set(), None), None, workers, pytest.fail)
+
+
+def test_large_graphs_get_one_worker(monkeypatch):
     assert default_workers(10**6) == 1
+    monkeypatch.setattr(workers_module, "can_fork", lambda: False)
+    assert default_workers(1000) == 1
+    with pytest.raises(InvalidInputError, match="workers=1"):
+        run_all(pytest.fail, bundles(4, set(), 4), None, 2, pytest.fail)

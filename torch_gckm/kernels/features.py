@@ -192,14 +192,19 @@ class DenseFeatures(Features):
         return rows
 
     def sq_norm(self) -> Tensor:
-        if self.requires_grad or self.x.is_inference():
+        if self.requires_grad:
             return row_dots(self.x, self.x)
+        if self.x.is_inference():
+            return torch.linalg.vector_norm(self.x, dim=1).square()
         if self._sq_norm is None or self._sq_norm[0] != self.x._version:
-            self._sq_norm = (self.x._version, row_dots(self.x, self.x))
+            self._sq_norm = (self.x._version, torch.linalg.vector_norm(self.x, dim=1).square())
         return self._sq_norm[1]
 
     def rows(self, index: Index) -> DenseFeatures:
-        return DenseFeatures(self.x[index], self.origin.pick(index), (self.offset(),))
+        picked = DenseFeatures(self.x[index], self.origin.pick(index), (self.offset(),))
+        if isinstance(index, slice) and not self.requires_grad and not self.x.is_inference():
+            picked._sq_norm = (picked.x._version, self.sq_norm()[index])  # Blocks come again and again.
+        return picked
 
     def mean(self) -> Tensor:
         return self.x.mean(dim=0)

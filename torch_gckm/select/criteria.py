@@ -138,7 +138,7 @@ def _agreement(trials: list[Trial], scores: Array) -> Array:
     """The share of nodes that a setting gives the class that most of the best settings give them."""
     size = max(_LEAST_COMMITTEE, int(_COMMITTEE * len(trials)))
     best = [i for i in np.argsort(-scores, kind="stable")[:size] if np.isfinite(scores[i])]
-    votes = torch.stack([trial.votes for trial in trials]).long()
+    votes = torch.from_numpy(np.array([trial.votes for trial in trials]))
     ballots = torch.nn.functional.one_hot(votes[best]).sum(dim=0)
     agreement: Array = (votes == ballots.argmax(dim=1)).double().mean(dim=1).numpy()
     return agreement

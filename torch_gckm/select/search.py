@@ -16,7 +16,7 @@ from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
 from torch_gckm.select.trial import Evaluator, Trial, quiet
-from torch_gckm.select.workers import Attempt, bundles, default_workers, run_all
+from torch_gckm.select.workers import bundles, default_workers, run_all
 
 ROUGH = Auto(low_rank=LowRank(max_rank=256))
 _SAVE_EVERY = 20.0  # Seconds between two checkpoints.
@@ -59,8 +59,8 @@ def search(
         split: The column to use of masks ``[n, splits]``.
         gram: How to represent kernel matrices. ``"auto"`` ranks settings by matrices of a lower rank than those
             of the models that the result returns.
-        workers: How many settings to fit at a time, each on one core; by default as many as torch uses
-            threads, and one on large graphs, where one fit keeps them all busy.
+        workers: How many settings to fit at a time, each in a process with one core; by default as many as torch
+            uses threads, and one on large graphs, where one fit keeps them all busy.
         progress: Show a progress bar.
         checkpoint: A file to write all trials to, now and then; an existing one is continued.
     """
@@ -73,12 +73,11 @@ def search(
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator), [])
     spent = _resume(checkpoint, result, seed)
     count = default_workers(data.num_nodes) if workers is None else workers
-    rough = ROUGH if gram == "auto" else gram
-    evaluators = [Evaluator.of(data, num_classes, rough, split) for _ in range(count)]  # They share no module.
+    rough = Evaluator.of(data, num_classes, ROUGH, split) if gram == "auto" else evaluator
     saved = start = time.perf_counter()
 
-    def attempt(worker: Evaluator) -> Attempt:
-        return lambda number: worker(number, space.draw_in_tree(number, seed))
+    def attempt(number: int) -> Trial:
+        return rough(number, space.draw_in_tree(number, seed))
 
     with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit="setting") as bar:
 
@@ -97,7 +96,7 @@ def search(
         try:
             deadline = None if budget is None else start + budget - spent
             with quiet():
-                run_all([attempt(worker) for worker in evaluators], numbers, deadline, done)
+                run_all(attempt, numbers, deadline, count, done)
         finally:  # Also when it is interrupted.
             result.trials.sort(key=lambda trial: trial.number)
             if checkpoint is not None:

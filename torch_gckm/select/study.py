@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
 from torch_geometric.data import Data
 
 from torch_gckm.gram import GramLike
@@ -92,7 +91,7 @@ def study_search(
         trial = evaluator(attempt.number, space.draw(StudyChooser(attempt)))
         attempt.set_user_attr("setting", json.dumps(trial.setting))
         attempt.set_user_attr("measures", trial.measures)
-        attempt.set_user_attr("votes", trial.votes.tolist())
+        attempt.set_user_attr("votes", trial.votes)
         attempt.set_user_attr("error", trial.error)
         if not trial.is_valid:
             raise optuna.TrialPruned(trial.error)
@@ -104,7 +103,7 @@ def study_search(
             frozen.number,
             json.loads(frozen.user_attrs["setting"]),
             frozen.user_attrs["measures"],
-            torch.tensor(frozen.user_attrs["votes"], dtype=torch.int16),
+            frozen.user_attrs["votes"],
             frozen.duration.total_seconds() if frozen.duration else 0.0,
             frozen.user_attrs["error"],
         )

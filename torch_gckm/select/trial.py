@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import GCKMError, GCKMWarning, InvalidInputError
@@ -37,7 +36,7 @@ _MOST_LABELS = 3000  # With more, withholding groups would need too large a matr
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without warnings of single settings, which are no news to a search. Not for use in a worker thread."""
+    """Without warnings of single settings, which are no news to a search."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GCKMWarning)
         yield
@@ -59,7 +58,7 @@ class Trial:
     number: int
     setting: Setting
     measures: dict[str, float] = field(default_factory=dict)
-    votes: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int16))
+    votes: list[int] = field(default_factory=list)
     seconds: float = 0.0
     error: str | None = None
 
@@ -132,7 +131,7 @@ class Evaluator:
         left_out = class_similarity(readout.leave_one_out(), readout.codes)
         predicted = decode(readout.scores, readout.codes)
         every = torch.ones(self.classes.numel(), dtype=torch.bool)
-        trial.votes = predicted[self.voters].to(torch.int16)
+        trial.votes = predicted[self.voters].tolist()
         trial.measures = {
             "leave_one_out": accuracy(left_out.argmax(dim=1), self.classes, every),
             "leave_one_out_loss": -calibrate(left_out, self.classes)[1],

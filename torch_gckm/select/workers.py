@@ -2,73 +2,33 @@
 
 from __future__ import annotations
 
-import threading
+import itertools
+import multiprocessing
+import signal
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import warnings
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import cast
 
 import torch
 
+from torch_gckm.errors import InvalidInputError
 from torch_gckm.select.trial import Trial
 
 Attempt = Callable[[int], Trial]
 _BUSY = 30_000  # Nodes from which one setting keeps all cores busy by itself.
 
 
+def can_fork() -> bool:
+    """Whether a process may be copied: not on every system, and not once a GPU is in use."""
+    return sys.platform == "linux" and not torch.cuda.is_initialized()
+
+
 def default_workers(num_nodes: int) -> int:
     """As many as there are threads; on a large graph one, whose matrix products use all of them."""
-    return torch.get_num_threads() if num_nodes < _BUSY else 1
-
-
-def run_all(
-    attempts: list[Attempt],
-    bundles: Iterable[list[int]],
-    deadline: float | None,
-    done: Callable[[Trial], None],
-) -> None:
-    """Try the settings of all bundles until the time is up.
-
-    With several workers each one is a thread that computes on one core: kernel matrices of a
-    small graph are too small to be shared among cores, and torch does not hold Python's lock
-    while it computes.
-
-    Args:
-        attempts: For every worker, what fits and measures the setting of a number.
-        bundles: Numbers of settings that share layers, and so belong on one worker.
-        deadline: When to begin no further setting, on the clock of ``time.perf_counter``; ``None``: never.
-        done: Called with every finished trial, one at a time.
-    """
-    lock, stop = threading.Lock(), threading.Event()
-    queue = iter(bundles)
-
-    def work(attempt: Attempt) -> None:
-        while True:
-            with lock:
-                bundle = next(queue, None)
-            if bundle is None:
-                return
-            for number in bundle:
-                if stop.is_set() or (deadline is not None and time.perf_counter() >= deadline):
-                    return
-                try:
-                    trial = attempt(number)
-                    with lock:
-                        done(trial)
-                except BaseException:
-                    stop.set()  # For the other workers, too.
-                    raise
-
-    if len(attempts) == 1:
-        work(attempts[0])
-        return
-    # The number of threads that torch computes with belongs to the calling thread.
-    with ThreadPoolExecutor(len(attempts), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        futures = [pool.submit(work, attempt) for attempt in attempts]
-        try:
-            for future in futures:
-                future.result()
-        finally:
-            stop.set()
+    return torch.get_num_threads() if num_nodes < _BUSY and can_fork() else 1
 
 
 def bundles(size: int, known: set[int], limit: int | None) -> Iterator[list[int]]:
@@ -80,3 +40,75 @@ def bundles(size: int, known: set[int], limit: int | None) -> Iterator[list[int]
         if missing:
             yield missing
         start += size
+
+
+def run_all(
+    attempt: Attempt, work: Iterator[list[int]], deadline: float | None, workers: int, done: Callable[[Trial], None]
+) -> None:
+    """Try the settings of all bundles until the time is up.
+
+    Several workers are copies of this process that compute on one core each: the kernel
+    matrices of a small graph are too small to be shared among cores, and a fit is too
+    much Python for threads.
+
+    Args:
+        attempt: Fits and measures the setting of a number.
+        work: Bundles of numbers of settings that share layers, and so belong on one worker.
+        deadline: When to begin no further setting, on the clock of ``time.perf_counter``; ``None``: never.
+        workers: The number of processes; with 1 all happens in this one.
+        done: Called with every finished trial, in this process.
+    """
+    if workers == 1:
+        for trial in _attempts(attempt, work, deadline):
+            done(trial)
+        return
+    if not can_fork():
+        raise InvalidInputError("several workers need Linux, and a process that has not used a GPU; use workers=1")
+    context = multiprocessing.get_context("fork")
+    # A worker takes every so-many-th bundle.
+    shares = [itertools.islice(copied, i, None, workers) for i, copied in enumerate(itertools.tee(work, workers))]
+    links, processes = [], []
+    try:
+        for share in shares:
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_work, args=(attempt, share, deadline, theirs), daemon=True)
+            with warnings.catch_warnings():  # Its copy computes on one thread, so no lock of another can hold it up.
+                warnings.filterwarnings("ignore", ".*multi-threaded, use of fork.*", DeprecationWarning)
+                process.start()
+            theirs.close()
+            links.append(ours)
+            processes.append(process)
+        while links:
+            for link in cast(list[Connection], wait(links)):
+                try:
+                    received = link.recv()
+                except EOFError:
+                    raise RuntimeError("a worker of the search was killed; it may have run out of memory") from None
+                if received is None:
+                    links.remove(link)
+                elif isinstance(received, BaseException):
+                    raise received
+                else:
+                    done(received)
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+
+
+def _attempts(attempt: Attempt, work: Iterator[list[int]], deadline: float | None) -> Iterator[Trial]:
+    for number in itertools.chain.from_iterable(work):
+        if deadline is not None and time.perf_counter() >= deadline:
+            return
+        yield attempt(number)
+
+
+def _work(attempt: Attempt, work: Iterator[list[int]], deadline: float | None, link: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that waits for this one decides.
+    torch.set_num_threads(1)
+    try:
+        for trial in _attempts(attempt, work, deadline):
+            link.send(trial)
+        link.send(None)
+    except BaseException as error:
+        link.send(error)
