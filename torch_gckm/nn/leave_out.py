@@ -53,13 +53,28 @@ def withhold_groups(
     return results
 
 
-def places_of(group: Tensor | Sequence[int], index: Tensor) -> Tensor:
-    """The places in ``index``, which is in increasing order, of a group's nodes; all must be there, and different."""
-    nodes = torch.as_tensor(group, device=index.device)
-    nodes = nodes.nonzero().squeeze(1) if nodes.dtype == torch.bool else nodes.long().view(-1)
+def places_of(groups: Sequence[Tensor | Sequence[int]] | Tensor, index: Tensor) -> Sequence[Tensor]:
+    """For each group, the places of its nodes in ``index``, which is in increasing order.
+
+    Args:
+        groups: Sets of nodes: numbers, masks ``[n]``, or a matrix of numbers with a group in every row.
+        index: The labelled nodes; those of a group must be among them, and different.
+    """
+    if isinstance(groups, Tensor) and groups.dtype != torch.bool and groups.dim() == 2:
+        return list(_checked_places(groups.to(index), index))
+    places = []
+    for group in groups:
+        nodes = torch.as_tensor(group, device=index.device)
+        nodes = nodes.nonzero().squeeze(1) if nodes.dtype == torch.bool else nodes.long().view(-1)
+        places.append(_checked_places(nodes.unsqueeze(0), index)[0])
+    return places
+
+
+def _checked_places(nodes: Tensor, index: Tensor) -> Tensor:
     places = torch.searchsorted(index, nodes).clamp(max=index.numel() - 1)
-    unknown = nodes[index[places] != nodes]
-    if unknown.numel() or nodes.unique().numel() < nodes.numel():
-        shown = (unknown if unknown.numel() else nodes)[:5].tolist()
-        raise InvalidLabelError(f"a group must hold different labelled nodes, got {shown}")
+    unknown = index[places] != nodes
+    twice = places.sort(dim=1).values.diff(dim=1) == 0
+    if bool(unknown.any()) or bool(twice.any()):
+        shown = nodes[unknown][:5] if bool(unknown.any()) else nodes[twice.any(dim=1)][0, :5]
+        raise InvalidLabelError(f"a group must hold different labelled nodes, got {shown.tolist()}")
     return places

@@ -212,7 +212,7 @@ class SemiSupRKMReadout(FittedModule):
         carrier = constant.tracking(rows).bilinear(left, right)
         return value + (carrier - carrier.detach())
 
-    def leave_out(self, groups: Sequence[Tensor | Sequence[int]] | None = None) -> Tensor | list[Tensor]:
+    def leave_out(self, groups: Sequence[Tensor | Sequence[int]] | Tensor | None = None) -> Tensor | list[Tensor]:
         r"""Exact scores of labelled nodes had their own labels been withheld.
 
         Taking away the labels of a set :math:`B` changes the scores in closed form,
@@ -224,7 +224,8 @@ class SemiSupRKMReadout(FittedModule):
         factorisation of the last solve and is differentiable.
 
         Args:
-            groups: Sets of labelled nodes; each set is withheld as a whole. ``None``: one node at a time.
+            groups: Sets of labelled nodes, or a matrix with a set in every row; each set is withheld as a whole.
+                ``None``: one node at a time.
 
         Returns:
             Scores ``[num_labelled, p]`` in the order of the nodes, or a list with ``[len(group), p]`` for each group.
@@ -234,8 +235,8 @@ class SemiSupRKMReadout(FittedModule):
         weight = self.label_weight[index].double() / self.lambda2
         if groups is None:
             return withhold_one(solution, index, codes, weight).to(self.h.dtype)
-        places = [places_of(group, index) for group in groups]
-        return [part.to(self.h.dtype) for part in withhold_groups(solution, index, codes, weight, places)]
+        withheld = withhold_groups(solution, index, codes, weight, places_of(groups, index))
+        return [part.to(self.h.dtype) for part in withheld]
 
     def leave_one_out(self) -> Tensor:
         """Exact leave-one-out scores of the labelled nodes, ``[num_labelled, p]``, in the order of the nodes."""

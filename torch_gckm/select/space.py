@@ -87,7 +87,7 @@ class Space:
     lambda2: Range = (0.02, 0.5)
     view: tuple[str | None, ...] = (None, None, "rbf", "laplacian", "laplacian")
     view_bandwidth: Range = (1.0, 100.0)
-    branches: tuple[int, int] = (3, 4)
+    branches: tuple[int, int] = (3, 6)
 
     def draw_depth(self, chooser: Chooser) -> Setting:
         """The number of layers and what happens to the input."""

@@ -150,7 +150,7 @@ class Evaluator:
         """Criteria from withholding one label of every class at a time."""
         if self.groups.size(1) == 0 or self.labelled.numel() > _MOST_LABELS:
             return {"per_class_out": math.nan, "per_class_out_loss": math.nan}
-        withheld = model.readout.leave_out(list(self.labelled[self.groups]))
+        withheld = model.readout.leave_out(self.labelled[self.groups])
         similarity = class_similarity(torch.cat(list(withheld)), model.readout.codes)
         classes = self.classes[self.groups].flatten()
         every = torch.ones(classes.numel(), dtype=torch.bool)
