@@ -77,7 +77,7 @@ class Space:
     normalize: tuple[str | None, ...] = (None, "l2")
     kernels: tuple[str, ...] = ("rbf", "polynomial")
     channels: tuple[int, ...] = (16, 32, 64)
-    aggregations: tuple[str, ...] = ("gcn", "mean", "sum")
+    aggregations: tuple[str, ...] = ("gcn", "mean", "mean", "sum")
     hops: tuple[int, ...] = (1, 2, 3)
     bandwidth: Range = (0.3, 100.0)
     degrees: tuple[int, ...] = (1, 2)
@@ -87,7 +87,7 @@ class Space:
     lambda2: Range = (0.02, 0.5)
     view: tuple[str | None, ...] = (None, None, "rbf", "laplacian", "laplacian")
     view_bandwidth: Range = (1.0, 100.0)
-    branches: tuple[int, int] = (3, 6)
+    branches: tuple[int, int] = (2, 6)
 
     def draw_depth(self, chooser: Chooser) -> Setting:
         """The number of layers and what happens to the input."""
