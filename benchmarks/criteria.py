@@ -1,0 +1,155 @@
+"""The experiment behind ``criterion="auto"``: how well criteria that see no test label find good settings.
+
+    python benchmarks/criteria.py --root DATA       # a table, and JSON in out/
+
+The same random settings are fitted to random splits with 1, 2, 4, 10 and 20 labels a class. For every
+split each criterion ranks all settings; what counts is the test accuracy of the one it puts first, that
+of the ensemble of its best, and its rank correlation with the test accuracy. Splits have seeds from 1000,
+so that none is a split of another benchmark.
+"""
+
+import argparse
+import json
+import multiprocessing
+import platform
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+from selection import hidden_labels, split_like
+from torch import Tensor
+from torch_geometric.data import Data
+from tqdm import tqdm
+
+from torch_gckm import GCKM, __version__
+from torch_gckm.datasets import load
+from torch_gckm.nn.coding import class_similarity
+from torch_gckm.select import Space
+from torch_gckm.select.criteria import Ranking
+from torch_gckm.select.prefix import SharedFits
+from torch_gckm.select.result import MEMBERS, choose_members
+from torch_gckm.select.search import ROUGH
+from torch_gckm.select.trial import Evaluator, Trial, quiet
+
+LABELS = (1, 2, 4, 10, 20)
+CRITERIA = ("cosine", "leave_one_out", "per_class_out", "auto without agreement", "auto")
+FIRST_SPLIT = 1000
+
+
+class KeepingEvaluator(Evaluator):
+    """Keeps the last model's class scores, divided by their spread."""
+
+    def _measure(self, trial: Trial, model: GCKM) -> None:
+        super()._measure(trial, model)
+        scores = class_similarity(model.readout.scores, model.readout.codes)
+        self.scores = (scores / scores.std()).half().numpy()
+
+
+class Setup:
+    """A graph and its splits; inherited by the processes that fit settings."""
+
+    def __init__(self, name: str, root: str | None, splits: int) -> None:
+        self.data = load(name, root)
+        self.classes = int(self.data.y.max()) + 1
+        self.splits: list[tuple[int, Data]] = [
+            (labels, split_like(self.data, torch.full((self.classes,), labels), FIRST_SPLIT + seed))
+            for labels in LABELS
+            for seed in range(splits)
+        ]
+
+    def fit(self, numbers: list[int]) -> list[tuple[int, Trial, Any]]:
+        """For every split and setting, the trial and the class scores."""
+        torch.set_num_threads(1)
+        fits = SharedFits(self.data, self.classes, ROUGH)
+        evaluators = [KeepingEvaluator(fits, hidden_labels(split)) for _, split in self.splits]
+        found = []
+        with quiet():
+            for number in numbers:
+                setting = Space().draw_in_tree(number, seed=77)
+                for place, evaluator in enumerate(evaluators):
+                    trial = evaluator(number, setting)
+                    if trial.is_valid:
+                        found.append((place, trial, evaluator.scores))
+        return found
+
+
+def scores_of(criterion: str, evaluator: Evaluator, trials: list[Trial]) -> list[float]:
+    if criterion == "per_class_out" and evaluator.groups.size(1) == 0:
+        return [0.0] * len(trials)
+    if criterion == "auto without agreement":
+        return Ranking.of("auto", evaluator).scores([replace(trial, votes=[0]) for trial in trials])
+    return Ranking.of(criterion, evaluator).scores(trials)  # type: ignore[arg-type]
+
+
+def judge(evaluator: Evaluator, trials: list[Trial], scores: Tensor, data: Data) -> dict[str, dict[str, float]]:
+    test = data.test_mask
+    hits = (scores.argmax(dim=2) == data.y)[:, test].double().mean(dim=1)
+    place = {trial.number: i for i, trial in enumerate(trials)}
+    result = {"best there is": {"top": 100 * float(hits.max()), "ensemble": np.nan, "correlation": np.nan}}
+    for criterion in CRITERIA:
+        values = scores_of(criterion, evaluator, trials)
+        order = sorted(trials, key=lambda trial: -values[place[trial.number]])
+        members = [place[trial.number] for trial in choose_members(order, MEMBERS)]
+        together = (scores[members].float().mean(dim=0).argmax(dim=1) == data.y)[test].double().mean()
+        correlation = spearmanr(values, hits).statistic if len(set(values)) > 1 else np.nan
+        result[criterion] = {
+            "top": 100 * float(hits[place[order[0].number]]),
+            "ensemble": 100 * float(together),
+            "correlation": float(correlation),
+        }
+    return result
+
+
+def run(name: str, root: str | None, splits: int, settings: int) -> list[dict[str, Any]]:
+    setup, bundle = Setup(name, root, splits), Space().bundle
+    parts = [list(range(start, min(start + bundle, settings))) for start in range(0, settings, bundle)]
+    with multiprocessing.get_context("fork").Pool() as pool:
+        found = [item for part in tqdm(pool.imap(setup.fit, parts), name, len(parts)) for item in part]
+    rows = []
+    fits = SharedFits(setup.data, setup.classes, ROUGH)
+    for place, (labels, data) in enumerate(setup.splits):
+        own = [(trial, scores) for at, trial, scores in found if at == place]
+        scores = torch.from_numpy(np.stack([part for _, part in own]))
+        judged = judge(Evaluator(fits, hidden_labels(data)), [trial for trial, _ in own], scores, data)
+        seed = FIRST_SPLIT + place % splits
+        rows += [{"dataset": name, "labels": labels, "split": seed, "criterion": c, **v} for c, v in judged.items()]
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Means over splits and datasets: accuracy of the first, of the ensemble, rank correlation."""
+    lines = ["| criterion | " + " | ".join(f"{n} a class" for n in LABELS) + " |", "|---" * (len(LABELS) + 1) + "|"]
+    for criterion in ("best there is", *CRITERIA):
+        cells = []
+        for labels in LABELS:
+            part = [row for row in rows if row["criterion"] == criterion and row["labels"] == labels]
+            means = [statistics.fmean(row[key] for row in part) for key in ("top", "ensemble", "correlation")]
+            cells.append(f"{means[0]:.1f} / {means[1]:.1f} / {means[2]:.2f}".replace("nan", "-"))
+        lines.append(f"| {criterion} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
+    parser.add_argument("--datasets", nargs="*", default=["cora", "citeseer", "pubmed", "chameleon", "squirrel"])
+    parser.add_argument("--splits", type=int, default=3, help="splits for each number of labels a class")
+    parser.add_argument("--settings", type=int, default=96)
+    parser.add_argument("--out", type=Path, default=Path("out/criteria.json"))
+    args = parser.parse_args()
+    rows = [row for name in args.datasets for row in run(name, args.root, args.splits, args.settings)]
+    machine = f"{platform.machine()}, {torch.get_num_threads()} threads"
+    content = {"benchmark": "criteria", "version": __version__, "torch": torch.__version__, "machine": machine}
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps({**content, "settings": args.settings, "results": rows}, indent=1))
+    for name in args.datasets:
+        print(f"\n{name}\n\n{table([row for row in rows if row['dataset'] == name])}")
+    print(f"\nall\n\n{table(rows)}")
+
+
+if __name__ == "__main__":
+    main()
