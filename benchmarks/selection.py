@@ -37,7 +37,7 @@ DATASETS = ("cora", "citeseer", "pubmed", "chameleon", "squirrel")
 CURVE_DATASETS = ("cora", "citeseer", "pubmed")
 LABELS_A_CLASS = (1, 2, 4, 10, 20)
 TOP_ONE = ("cosine", "leave_one_out", "auto")
-CORRELATED = 120  # So many settings are fitted again to compare criteria with test accuracies.
+CORRELATED = 60  # So many settings are fitted again to compare criteria with test accuracies.
 
 
 def tasks(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def tasks(args: argparse.Namespace) -> list[dict[str, Any]]:
             for s in range(args.splits)
         ]
         found += [
-            {"part": "curve", "dataset": name, "split": s, "seed": 0, "budget": args.fresh_budget, "labels": labels}
+            {"part": "curve", "dataset": name, "split": s, "seed": 0, "budget": args.curve_budget, "labels": labels}
             for labels in LABELS_A_CLASS
             for s in range(args.curve_splits)
             if name in CURVE_DATASETS
@@ -137,9 +137,10 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="*", default=list(DATASETS), choices=DATASETS)
     parser.add_argument("--parts", nargs="*", default=["paper", "fresh", "curve"], choices=["paper", "fresh", "curve"])
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of a search on the paper's split")
-    parser.add_argument("--fresh-budget", type=float, default=20.0, help="seconds of a search on other splits")
+    parser.add_argument("--fresh-budget", type=float, default=15.0, help="seconds of a search on fresh splits")
+    parser.add_argument("--curve-budget", type=float, default=10.0, help="seconds of a search of a curve")
     parser.add_argument("--splits", type=int, default=10, help="fresh splits")
-    parser.add_argument("--curve-splits", type=int, default=5, help="splits for each number of labels a class")
+    parser.add_argument("--curve-splits", type=int, default=3, help="splits for each number of labels a class")
     parser.add_argument("--out", type=Path, default=Path("out/selection.jsonl"))
     args = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*Sparse CSR.*|.*sparse.*")

@@ -71,7 +71,7 @@ class Ranking:
     @property
     def weight(self) -> float:
         """The weight of withheld labels in ``auto``; a class's only label cannot be withheld."""
-        return 0.0 if self.fewest == 1 else self.fewest / (self.fewest + 2.0)
+        return 0.0 if self.fewest == 1 else self.fewest / (self.fewest + 1.0)
 
     def value(self, trial: Trial) -> float:
         """The score of a trial by itself, for a search that learns from scores."""
