@@ -19,6 +19,7 @@ from torch_gckm.select.trial import Evaluator, Trial, quiet
 from torch_gckm.select.workers import bundles, default_workers, run_all
 
 ROUGH = Auto(low_rank=LowRank(max_rank=256))
+_MEMORY = 2e9  # Bytes of fitted layers that all workers together keep.
 _SAVE_EVERY = 20.0  # Seconds between two checkpoints.
 
 
@@ -73,7 +74,7 @@ def search(
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator), [])
     spent = _resume(checkpoint, result, seed)
     count = default_workers(data.num_nodes) if workers is None else workers
-    rough = Evaluator.of(data, num_classes, ROUGH, split) if gram == "auto" else evaluator
+    rough = Evaluator.of(data, num_classes, ROUGH if gram == "auto" else gram, split, _MEMORY / count)
     saved = start = time.perf_counter()
 
     def attempt(number: int) -> Trial:

@@ -92,11 +92,14 @@ class Evaluator:
         self.val = torch.zeros_like(known) if val is None else (pick_mask(val, count, split, "val_mask") > 0) & known
 
     @classmethod
-    def of(cls, data: Data, num_classes: int | None, gram: GramLike, split: int | None) -> Evaluator:
+    def of(
+        cls, data: Data, num_classes: int | None, gram: GramLike, split: int | None, max_bytes: float = 1e9
+    ) -> Evaluator:
         """For a graph with labels; there is one class more than the largest label unless a number is given."""
         if data.y is None:
             raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
-        return cls(SharedFits(data, int(data.y.max()) + 1 if num_classes is None else num_classes, gram), data, split)
+        classes = int(data.y.max()) + 1 if num_classes is None else num_classes
+        return cls(SharedFits(data, classes, gram, max_bytes), data, split)
 
     def __call__(self, number: int, setting: Setting) -> Trial:
         """Fit and measure; a failure is recorded, not raised."""

@@ -19,6 +19,7 @@ from torch_gckm.select.trial import Trial
 
 Attempt = Callable[[int], Trial]
 _BUSY = 30_000  # Nodes from which one setting keeps all cores busy by itself.
+_MOST = 16  # More workers would need much memory.
 
 
 def can_fork() -> bool:
@@ -27,8 +28,8 @@ def can_fork() -> bool:
 
 
 def default_workers(num_nodes: int) -> int:
-    """As many as there are threads; on a large graph one, whose matrix products use all of them."""
-    return torch.get_num_threads() if num_nodes < _BUSY and can_fork() else 1
+    """As many as there are threads, within reason; on a large graph one, whose matrix products use all of them."""
+    return min(torch.get_num_threads(), _MOST) if num_nodes < _BUSY and can_fork() else 1
 
 
 def bundles(size: int, known: set[int], limit: int | None) -> Iterator[list[int]]:
