@@ -32,11 +32,15 @@ class SymmetricProduct(torch.autograd.Function):
 
 
 class FastGCNConv(GCNConv):
+    """PyG's layer on a symmetric adjacency matrix."""
+
     def message_and_aggregate(self, adj_t: Tensor, x: Tensor) -> Tensor:
         return SymmetricProduct.apply(adj_t, x)
 
 
 class FastAPPNP(APPNP):
+    """PyG's layer on a symmetric adjacency matrix."""
+
     def message_and_aggregate(self, adj_t: Tensor, x: Tensor) -> Tensor:
         return SymmetricProduct.apply(adj_t, x)
 
