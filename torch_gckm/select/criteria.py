@@ -139,7 +139,9 @@ def _agreement(trials: list[Trial], scores: Array) -> Array:
     size = max(_LEAST_COMMITTEE, int(_COMMITTEE * len(trials)))
     best = [i for i in np.argsort(-scores, kind="stable")[:size] if np.isfinite(scores[i])]
     votes = torch.from_numpy(np.array([trial.votes for trial in trials]))
-    ballots = torch.nn.functional.one_hot(votes[best]).sum(dim=0)
+    committee = votes[best].t()
+    ballots = votes.new_zeros(votes.size(1), int(votes.max()) + 1)
+    ballots.scatter_add_(1, committee, torch.ones_like(committee))
     agreement: Array = (votes == ballots.argmax(dim=1)).double().mean(dim=1).numpy()
     return agreement
 

@@ -20,6 +20,7 @@ from torch_gckm.select.workers import bundles, default_workers, run_all
 
 ROUGH = Auto(low_rank=LowRank(max_rank=256))
 _MEMORY = 2e9  # Bytes of fitted layers that all workers together keep.
+_SHOW_EVERY = 2.0  # Seconds between two looks at the best setting.
 _SAVE_EVERY = 20.0  # Seconds between two checkpoints.
 
 
@@ -75,7 +76,7 @@ def search(
     spent = _resume(checkpoint, result, seed)
     count = default_workers(data.num_nodes) if workers is None else workers
     rough = Evaluator.of(data, num_classes, ROUGH if gram == "auto" else gram, split, _MEMORY / count)
-    saved = start = time.perf_counter()
+    saved = shown = start = time.perf_counter()
 
     def attempt(number: int) -> Trial:
         return rough(number, space.draw_in_tree(number, seed))
@@ -83,12 +84,13 @@ def search(
     with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit="setting") as bar:
 
         def done(trial: Trial) -> None:
-            nonlocal saved
+            nonlocal saved, shown
             result.trials.append(trial)
             bar.update()
             now = time.perf_counter()
-            if len(result) % 10 == 0:
+            if progress and now - shown > _SHOW_EVERY:
                 bar.set_postfix(result.progress())
+                shown = now
             if checkpoint is not None and now - saved > _SAVE_EVERY:
                 _save(checkpoint, result, seed, spent + now - start)
                 saved = now
