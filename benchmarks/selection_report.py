@@ -127,7 +127,7 @@ def main() -> None:
     args = parser.parse_args()
     rows: Rows = [json.loads(line) for line in args.results.read_text().splitlines()]
     paper, fresh = of_part(rows, "paper"), of_part(rows, "fresh")
-    print("The paper's few-label splits, mean and spread over three searches:\n")
+    print("The paper's few-label splits, mean and spread over three searches, one run of the networks:\n")
     print(accuracy_table(paper, with_paper=True))
     print("Random splits with as many labels, mean and spread:\n")
     print(accuracy_table(fresh, with_paper=False))

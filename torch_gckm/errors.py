@@ -59,6 +59,10 @@ class EigenResidualError(GCKMError, RuntimeError):
     """An eigensolver returned vectors that do not solve the eigenproblem."""
 
 
+class IllPosedError(GCKMError):
+    """A label pulls on its own score by less than nothing or by more than all."""
+
+
 class OutOfMemoryError(GCKMError, MemoryError):
     """An allocation that would not fit is refused before it is tried."""
 

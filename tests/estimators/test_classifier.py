@@ -48,6 +48,12 @@ def test_classes_may_have_any_numbers_and_need_labels(graph):
     assert torch.equal(theirs.predict(), torch.tensor([3, 7, 40])[ours.predict()])
 
 
+def test_labels_of_any_integer_type(graph):
+    ours = classifier(max_settings=4).fit(graph)
+    graph.y = graph.y.int().unsqueeze(1)
+    assert torch.equal(classifier(max_settings=4).fit(graph).predict(), ours.predict())
+
+
 def test_same_seed_same_ensemble(graph):
     first, second = (classifier(random_state=3).fit(graph) for _ in range(2))
     assert torch.equal(first.predict_proba(), second.predict_proba())

@@ -6,7 +6,7 @@ import torch
 
 from tests.conftest import make_graph, permute_graph
 from torch_gckm import GCKM, Trainer
-from torch_gckm.errors import GraphMismatchError, InvalidInputError, NotFittedError
+from torch_gckm.errors import GraphMismatchError, InvalidInputError, NotFittedError, SingularReadoutError
 from torch_gckm.select import GCKMEnsemble, Space, search
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.prefix import SharedFits, build_model
@@ -82,8 +82,8 @@ class TestTrials:
 
 
 def trial(number, votes=(0, 1, 2, 0, 1, 2), **measures):
-    names = ("leave_one_out", "leave_one_out_loss", "per_class_out", "per_class_out_loss", "cosine", "balance")
-    measures = {**dict.fromkeys(names, 0.5), "val_acc": math.nan, **measures}
+    names = ("leave_one_out", "leave_one_out_loss", "per_class_out", "per_class_out_loss", "cosine")
+    measures = {**dict.fromkeys(names, 0.5), "val_acc": math.nan, "effective_classes": 2.5, **measures}
     return Trial(number, {"layers": [number]}, measures, list(votes))
 
 
@@ -91,13 +91,17 @@ class TestRanking:
     classes = torch.arange(3).repeat(4)
 
     def test_a_collapsed_model_never_wins(self):
-        good = [trial(i, cosine=0.6 + 0.01 * i, per_class_out_loss=-1.0, balance=0.9) for i in range(9)]
-        collapsed = trial(9, cosine=0.99, per_class_out_loss=-0.9, balance=0.35)
+        good = [trial(i, cosine=0.6 + 0.01 * i, per_class_out_loss=-1.0) for i in range(9)]
+        collapsed = trial(9, cosine=0.99, per_class_out_loss=-0.9, effective_classes=1.05)
         for classes in (self.classes, torch.arange(3)):
             ranking = Ranking("auto", classes, 0, 100)
             assert ranking.order([*good, collapsed])[0].number == 8
             assert ranking.order([*good, collapsed])[-1].number == 9
         assert Ranking("cosine", self.classes, 0, 100).order([*good, collapsed])[0].number == 9
+
+    def test_collapse_of_two_classes_is_noticed(self):
+        good, collapsed = trial(0, cosine=0.5, effective_classes=1.9), trial(1, cosine=0.99, effective_classes=1.0)
+        assert Ranking("auto", torch.arange(2), 0, 100).order([collapsed, good])[0].number == 0
 
     def test_a_single_label_leaves_cosine(self):
         trials = [trial(0, cosine=0.7, leave_one_out=0.0), trial(1, cosine=0.6, leave_one_out=1.0)]
@@ -123,7 +127,7 @@ class TestRanking:
         assert best == [1, 0]
 
     def test_if_all_collapse_the_best_of_them_is_found(self):
-        trials = [trial(i, cosine=0.1 * i, balance=0.34) for i in range(4)]
+        trials = [trial(i, cosine=0.1 * i, effective_classes=1.02) for i in range(4)]
         assert Ranking("auto", self.classes, 0, 100).order(trials)[0].number == 3
 
     def test_ties_of_accuracy_are_broken_by_the_loss(self):
@@ -174,7 +178,7 @@ class TestSearch:
         assert resumed.best.number == whole.best.number
         for a, b in zip(resumed.trials, whole.trials, strict=True):
             assert a.measures == pytest.approx(b.measures, nan_ok=True)
-        with pytest.raises(GraphMismatchError, match="another graph"):
+        with pytest.raises(GraphMismatchError, match="other graph"):
             quick(make_graph(seed=5), 9, checkpoint=file)
 
     def test_interrupted_it_keeps_what_it_has(self, graph, tmp_path, monkeypatch):
@@ -202,11 +206,17 @@ class TestSearch:
         with pytest.raises(InvalidInputError, match="workers"):
             quick(graph, workers=0)
 
+    def test_other_choices_are_another_search(self, graph, tmp_path):
+        quick(graph, 3, checkpoint=tmp_path / "search.pt")
+        for change, match in (({"gram": "dense"}, "gram"), ({"seed": 4}, "seed")):
+            with pytest.raises(GraphMismatchError, match=match):
+                quick(graph, 4, checkpoint=tmp_path / "search.pt", **change)
+
     def test_other_labels_are_another_search(self, graph, tmp_path):
         quick(graph, 3, checkpoint=tmp_path / "search.pt")
         other = copy.copy(graph)
         other.y = (graph.y + 1) % 3
-        with pytest.raises(GraphMismatchError, match="other labels"):
+        with pytest.raises(GraphMismatchError, match="other classes"):
             quick(other, 4, checkpoint=tmp_path / "search.pt")
 
     def test_the_model_it_returns_can_be_fine_tuned(self, graph):
@@ -257,7 +267,24 @@ class TestEnsemble:
         layers = [str(model.layers) for model in quick(graph, 24).ensemble(6).members]
         assert max(layers.count(name) for name in layers) <= 3
 
+    def test_a_member_that_cannot_be_fitted_again_is_replaced(self, graph, monkeypatch):
+        result = quick(graph, 24)
+        best, original = result.best, Evaluator.solve
+
+        def solve(self, setting, **options):
+            if setting == best.setting:
+                raise SingularReadoutError("at full rank")
+            return original(self, setting, **options)
+
+        monkeypatch.setattr(Evaluator, "solve", solve)
+        assert len(result.ensemble(5).members) == 5
+        assert torch.equal(result.model().predict(), result.model(result.ranked()[1]).predict())
+        with pytest.raises(SingularReadoutError):
+            result.model(best)
+
     def test_bad_members(self, graph):
+        with pytest.raises(InvalidInputError, match="size=0"):
+            quick(graph).ensemble(0)
         with pytest.raises(InvalidInputError, match="at least one"):
             GCKMEnsemble([])
         other = GCKM(8, 3, 3)

@@ -1,5 +1,8 @@
 import json
 
+import pytest
+
+from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import kernel_from_config
 from torch_gckm.select.space import RandomChooser, Space, describe_setting
 
@@ -18,6 +21,11 @@ def test_neighbours_share_layers():
     assert len({json.dumps([s["normalize"], s["layers"][0]]) for s in settings}) == 2
     assert len({json.dumps(s["layers"]) for s in settings[:4]}) == 1
     assert len({json.dumps(s["readout"]) for s in settings}) == 24
+
+
+def test_bad_branches():
+    with pytest.raises(InvalidInputError, match="branches"):
+        Space(branches=(0, 6))
 
 
 def test_a_seed_names_a_sequence():

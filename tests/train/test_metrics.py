@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from torch_gckm.train.metrics import calibrate, class_balance, one_per_class
+from torch_gckm.train.metrics import calibrate, effective_classes, one_per_class
 
 
 class TestCalibrate:
@@ -33,10 +33,10 @@ class TestCalibrate:
         assert all(map(math.isnan, calibrate(torch.empty(0, 3), torch.empty(0, dtype=torch.long))))
 
 
-def test_class_balance():
-    assert class_balance(torch.arange(9) % 3, 3) == pytest.approx(1.0)
-    assert class_balance(torch.zeros(9, dtype=torch.long), 3) == pytest.approx(1 / 3)
-    assert class_balance(torch.tensor([0] * 95 + [1] * 5), 3) < 0.45
+def test_effective_classes():
+    assert effective_classes(torch.arange(9) % 3) == pytest.approx(3.0)
+    assert effective_classes(torch.full((9,), 4)) == pytest.approx(1.0)
+    assert 1.0 < effective_classes(torch.tensor([0] * 95 + [1] * 5)) < 1.3
 
 
 def test_groups_have_one_node_of_every_class_with_several():

@@ -46,6 +46,7 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
         members: How many of the best settings are combined.
         gram: How to represent kernel matrices.
         random_state: The seed of the search.
+        workers: How many settings to fit at a time; by default as many as there are cores, on small graphs.
         progress: Show a progress bar.
 
     Attributes:
@@ -67,6 +68,7 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
         members: int = MEMBERS,
         gram: GramLike = "auto",
         random_state: int = 0,
+        workers: int | None = None,
         progress: bool = True,
     ) -> None:
         self.search = search
@@ -76,6 +78,7 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
         self.members = members
         self.gram = gram
         self.random_state = random_state
+        self.workers = workers
         self.progress = progress
 
     def fit(self, data: Data, split: int | None = None) -> GCKMClassifier:
@@ -96,10 +99,10 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
         if self.classes_.numel() < 2:
             raise InvalidInputError(f"labels of at least two classes are needed, got only {self.classes_.tolist()}")
         graph = copy.copy(data)
-        graph.y = self._places(data.y.view(-1))
+        graph.y = self._places(data.y.reshape(-1).long())
         self.result_ = None
         if self.search is None:
-            model = GCKM(data.num_features, out_channels=self.classes_.numel(), gram=self.gram)
+            model = GCKM(data.num_features, out_channels=self.classes_.numel(), gram=self.gram).to(data.x.device)
             Trainer(model, steps=0, progress=False).fit(graph, split=split)
             self.model_ = GCKMEnsemble([model])
             return self
@@ -113,6 +116,7 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
             num_classes=self.classes_.numel(),
             split=split,
             gram=self.gram,
+            workers=self.workers,
             progress=self.progress,
         )
         self.model_ = self.result_.ensemble(self.members)
@@ -131,7 +135,7 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
         """The accuracy on some nodes of a graph, by default its ``test_mask``."""
         chosen = data[mask] if isinstance(mask, str) else mask
         where = pick_mask(chosen, data.num_nodes, split, "mask") > 0
-        return float((self.predict(data)[where] == data.y.view(-1)[where]).double().mean())
+        return float((self.predict(data)[where] == data.y.reshape(-1)[where]).double().mean())
 
     def suggest(self, count: int = 10) -> Tensor:
         """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``."""

@@ -28,11 +28,11 @@ from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.select.trial import Evaluator, Trial
-from torch_gckm.train.metrics import class_balance
+from torch_gckm.train.metrics import effective_classes
 
 Array = NDArray[np.float64]
 Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
-_COLLAPSED = 0.5  # The effective number of predicted classes, relative to that of the labels.
+_COLLAPSED = 1 / 3  # The effective number of predicted classes beyond one, relative to that of the labels.
 _COMMITTEE = 0.25  # The share of settings whose votes are asked for, and their least number.
 _LEAST_COMMITTEE = 5
 _TIE = 1e-4
@@ -60,7 +60,7 @@ class Ranking:
             raise InvalidInputError("criterion='per_class_out' needs a class with two labels; use 'auto' or 'cosine'")
         self.criterion = criterion
         self.fewest = int(counts[counts > 0].min())
-        self.least_balance = _COLLAPSED * class_balance(classes, counts.numel())
+        self.least_classes = 1.0 + _COLLAPSED * (effective_classes(classes) - 1.0)
 
     @classmethod
     def of(cls, criterion: Criterion, evaluator: Evaluator) -> Ranking:
@@ -83,7 +83,7 @@ class Ranking:
 
     def is_collapsed(self, trial: Trial) -> bool:
         """Whether a setting puts almost all nodes into a few of the classes."""
-        return trial.measures["balance"] < self.least_balance
+        return trial.measures["effective_classes"] < self.least_classes
 
     def scores(self, trials: Sequence[Trial]) -> list[float]:
         """One score a trial, minus infinity for those that failed; those of ``auto`` are relative to these trials."""

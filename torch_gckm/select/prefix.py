@@ -59,7 +59,8 @@ class SharedFits:
 
     def build(self, setting: Setting) -> GCKM:
         """An unfitted model, whose aggregations are shared with the others."""
-        return build_model(setting, self.data.num_features, self.num_classes, self.gram, self._aggregation)
+        model = build_model(setting, self.data.num_features, self.num_classes, self.gram, self._aggregation)
+        return model.to(self.data.x.device)
 
     def _aggregation(self, kind: str, hops: int) -> AggregationLike:
         if (kind, hops) not in self._aggregations:

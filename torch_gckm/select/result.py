@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torch_gckm.errors import NotFittedError
+from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.nn import GCKM
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.ensemble import GCKMEnsemble
 from torch_gckm.select.space import describe_setting
-from torch_gckm.select.trial import Evaluator, Trial, quiet
+from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, check_well_posed, quiet
 
 MEMBERS = 20  # How many settings an ensemble combines.
 
@@ -42,7 +42,13 @@ class SearchResult:
     def model(self, trial: Trial | None = None) -> GCKM:
         """The fitted model of a trial, by default the best; it may be fine-tuned."""
         with quiet():
-            return self.evaluator.solve((self.best if trial is None else trial).setting, own_layers=True)
+            if trial is not None:
+                return self.evaluator.solve(trial.setting, own_layers=True)
+            for candidate in self.ranked():
+                model = self._try(candidate, own_layers=True)
+                if model is not None:
+                    return model
+        raise NotFittedError(self._nothing())
 
     def ensemble(self, size: int = MEMBERS) -> GCKMEnsemble:
         """The best settings, fitted again and combined.
@@ -50,12 +56,30 @@ class SearchResult:
         Args:
             size: The number of settings.
         """
-        members = choose_members(self.ranked(), size)
-        if not members:
-            raise NotFittedError(self._nothing())
-        order = sorted(members, key=lambda trial: trial.number)  # Neighbours share layers.
+        if size < 1:
+            raise InvalidInputError(f"an ensemble needs at least one model, got size={size}")
+        candidates, models = self.ranked(), dict[int, GCKM]()
         with quiet():
-            return GCKMEnsemble([self.evaluator.solve(trial.setting) for trial in order])
+            while members := choose_members(candidates, size):
+                for trial in sorted(members, key=lambda trial: trial.number):  # Neighbours share layers.
+                    if trial.number not in models:
+                        model = self._try(trial)
+                        if model is None:  # The next one takes its place.
+                            candidates.remove(trial)
+                        else:
+                            models[trial.number] = model
+                if all(trial.number in models for trial in members):
+                    return GCKMEnsemble([models[number] for number in sorted(trial.number for trial in members)])
+        raise NotFittedError(self._nothing())
+
+    def _try(self, trial: Trial, *, own_layers: bool = False) -> GCKM | None:
+        """The model of a trial, or ``None`` if what went well with matrices of a lower rank does not now."""
+        try:
+            model = self.evaluator.solve(trial.setting, own_layers=own_layers)
+            check_well_posed(model)
+        except FIT_ERRORS:
+            return None
+        return model
 
     def progress(self) -> dict[str, str]:
         """The best trial in a few words."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from torch_geometric.data import Data
 from tqdm import tqdm
 
 from torch_gckm.errors import GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
-from torch_gckm.gram import Auto, GramLike, LowRank
+from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
@@ -55,7 +57,7 @@ def search(
         space: The settings to choose from.
         budget: The time to search for, in seconds; ``None`` for no limit.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
-        seed: The same seed tries the same settings, in the same order.
+        seed: The same seed draws the same settings; with ``max_settings`` as the only limit, it finds the same result.
         max_settings: The number of settings to try; ``None`` for no limit.
         num_classes: The number of classes; by default one more than the largest label.
         split: The column to use of masks ``[n, splits]``.
@@ -73,9 +75,22 @@ def search(
     space = space or Space()
     evaluator = Evaluator.of(data, num_classes, gram, split)
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator), [])
-    spent = _resume(checkpoint, result, seed)
-    count = default_workers(data.num_nodes) if workers is None else workers
-    rough = Evaluator.of(data, num_classes, ROUGH if gram == "auto" else gram, split, _MEMORY / count)
+    identity = {
+        "seed": seed,
+        "space": asdict(space),
+        "gram": as_gram(gram).config(),
+        "graph": list(evaluator.fits.identity),
+        "num_classes": evaluator.fits.num_classes,
+        "labelled": evaluator.labelled.tolist(),
+        "classes": evaluator.classes.tolist(),
+        "val": evaluator.val.nonzero().squeeze(1).tolist(),
+    }
+    spent = _resume(checkpoint, result, identity)
+    if workers is None:  # Several exact kernel matrices might not fit into memory.
+        workers = default_workers(data.num_nodes) if isinstance(as_gram(gram), Auto | LowRank) else 1
+    if max_settings is not None:
+        workers = min(workers, max(1, math.ceil(max_settings / space.bundle)))
+    rough = Evaluator.of(data, num_classes, ROUGH if gram == "auto" else gram, split, _MEMORY / workers)
     saved = shown = start = time.perf_counter()
 
     def attempt(number: int) -> Trial:
@@ -92,44 +107,34 @@ def search(
                 bar.set_postfix(result.progress())
                 shown = now
             if checkpoint is not None and now - saved > _SAVE_EVERY:
-                _save(checkpoint, result, seed, spent + now - start)
+                _save(checkpoint, result, identity, spent + now - start)
                 saved = now
 
         numbers = bundles(space.bundle, {trial.number for trial in result.trials}, max_settings)
         try:
             deadline = None if budget is None else start + budget - spent
             with quiet():
-                run_all(attempt, numbers, deadline, count, done)
+                run_all(attempt, numbers, deadline, workers, done)
         finally:  # Also when it is interrupted.
             result.trials.sort(key=lambda trial: trial.number)
             if checkpoint is not None:
-                _save(checkpoint, result, seed, spent + time.perf_counter() - start)
+                _save(checkpoint, result, identity, spent + time.perf_counter() - start)
     return result
 
 
-def _save(path: PathLike, result: SearchResult, seed: int, seconds: float) -> None:
-    evaluator = result.evaluator
-    content = {
-        "seed": seed,
-        "seconds": seconds,
-        "graph": list(evaluator.fits.identity),
-        "num_classes": evaluator.fits.num_classes,
-        "labelled": evaluator.labelled,
-        "classes": evaluator.classes,
-        "trials": [asdict(trial) for trial in result.trials],
-    }
-    save_tensors(content, path)
+def _save(path: PathLike, result: SearchResult, identity: dict[str, Any], seconds: float) -> None:
+    trials = [asdict(trial) for trial in result.trials]
+    save_tensors({"identity": identity, "seconds": seconds, "trials": trials}, path)
 
 
-def _resume(path: PathLike | None, result: SearchResult, seed: int) -> float:
+def _resume(path: PathLike | None, result: SearchResult, identity: dict[str, Any]) -> float:
     """Take over the trials of a checkpoint; returns the seconds they took."""
     if path is None or not Path(path).exists():
         return 0.0
-    content, evaluator = load_tensors(path), result.evaluator
-    same = content["graph"] == list(evaluator.fits.identity) and content["seed"] == seed
-    same = same and content["num_classes"] == evaluator.fits.num_classes
-    labels = (content["labelled"].tolist(), content["classes"].tolist())
-    if not same or labels != (evaluator.labelled.tolist(), evaluator.classes.tolist()):
-        raise GraphMismatchError(f"the checkpoint '{path}' belongs to another graph, other labels or another seed")
+    content = load_tensors(path)
+    known = content.get("identity", {})
+    if known != identity:
+        different = [name for name, value in identity.items() if known.get(name) != value]
+        raise GraphMismatchError(f"the checkpoint '{path}' belongs to another search: other {', '.join(different)}")
     result.trials = [Trial(**trial) for trial in content["trials"]]
     return float(content["seconds"])

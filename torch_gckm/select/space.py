@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import RBF, Kernel, Laplacian, Polynomial, kernel_from_config
 
 T = TypeVar("T")
@@ -88,6 +89,10 @@ class Space:
     view: tuple[str | None, ...] = (None, None, "rbf", "laplacian", "laplacian")
     view_bandwidth: Range = (1.0, 100.0)
     branches: tuple[int, int] = (2, 6)
+
+    def __post_init__(self) -> None:
+        if min(self.branches) < 1:
+            raise InvalidInputError(f"'branches' must be positive, got {self.branches}")
 
     def draw_depth(self, chooser: Chooser) -> Setting:
         """The number of layers and what happens to the input."""

@@ -108,6 +108,6 @@ def study_search(
             frozen.user_attrs["error"],
         )
         for frozen in study.trials
-        if "setting" in frozen.user_attrs
+        if "error" in frozen.user_attrs  # Written last: another process may be at it.
     ]
     return SearchResult(evaluator, ranking, trials)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch_geometric.data import Data
 
-from torch_gckm.errors import GCKMError, GCKMWarning, InvalidInputError
+from torch_gckm.errors import GCKMError, GCKMWarning, IllPosedError, InvalidInputError
 from torch_gckm.gram import GramLike
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.coding import class_similarity, decode
@@ -23,15 +23,24 @@ from torch_gckm.select.space import Setting
 from torch_gckm.train.metrics import (
     accuracy,
     calibrate,
-    class_balance,
     combined_score,
     cosine_score,
+    effective_classes,
     one_per_class,
 )
 
+FIT_ERRORS = (GCKMError, RuntimeError)  # Linear algebra that breaks down is a RuntimeError.
 _VOTERS = 1000  # Nodes whose predicted classes are kept, to see which settings agree.
 _REPEATS = 50  # Groups of one label a class that are withheld.
 _MOST_LABELS = 3000  # With more, withholding groups would need too large a matrix, and single labels say enough.
+
+
+def check_well_posed(model: GCKM) -> None:
+    """Reject a readout with some leverage outside (0, 1)."""
+    leverage = model.readout.leverage()
+    if not bool(((leverage > 0) & (leverage < 1)).all()):
+        extremes = float(leverage.min()), float(leverage.max())
+        raise IllPosedError(f"ill-posed: leverages from {extremes[0]:.3g} to {extremes[1]:.3g}")
 
 
 @contextmanager
@@ -108,7 +117,7 @@ class Evaluator:
         try:
             model = self.solve(setting)
             self._measure(trial, model)
-        except (GCKMError, RuntimeError) as error:  # Linear algebra that breaks down is a RuntimeError.
+        except FIT_ERRORS as error:
             trial.error = f"{type(error).__name__}: {error}"
         trial.seconds = time.perf_counter() - start
         return trial
@@ -127,10 +136,7 @@ class Evaluator:
     @torch.no_grad()
     def _measure(self, trial: Trial, model: GCKM) -> None:
         readout = model.readout
-        leverage = readout.leverage()
-        if not bool(((leverage > 0) & (leverage < 1)).all()):
-            trial.error = f"ill-posed: leverages from {float(leverage.min()):.3g} to {float(leverage.max()):.3g}"
-            return
+        check_well_posed(model)
         left_out = class_similarity(readout.leave_one_out(), readout.codes)
         predicted = decode(readout.scores, readout.codes)
         every = torch.ones(self.classes.numel(), dtype=torch.bool)
@@ -139,7 +145,7 @@ class Evaluator:
             "leave_one_out": accuracy(left_out.argmax(dim=1), self.classes, every),
             "leave_one_out_loss": -calibrate(left_out, self.classes)[1],
             "cosine": cosine_score(readout.scores, readout.codes, self.unlabelled),
-            "balance": class_balance(predicted, model.out_channels),
+            "effective_classes": effective_classes(predicted),
             "val_acc": accuracy(predicted, self.data.y.view(-1), self.val),
             **self._per_class(model),
         }

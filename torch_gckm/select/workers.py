@@ -23,8 +23,9 @@ _MOST = 16  # More workers would need much memory.
 
 
 def can_fork() -> bool:
-    """Whether a process may be copied: not on every system, and not once a GPU is in use."""
-    return sys.platform == "linux" and not torch.cuda.is_initialized()
+    """Whether this process may be copied: not on every system, not once a GPU is in use, not in a pool's worker."""
+    is_worker = multiprocessing.current_process().daemon
+    return sys.platform == "linux" and not torch.cuda.is_initialized() and not is_worker
 
 
 def default_workers(num_nodes: int) -> int:
@@ -64,20 +65,23 @@ def run_all(
             done(trial)
         return
     if not can_fork():
-        raise InvalidInputError("several workers need Linux, and a process that has not used a GPU; use workers=1")
+        raise InvalidInputError(
+            "several workers need Linux, and a process that has used no GPU and is no worker itself; use workers=1"
+        )
     context = multiprocessing.get_context("fork")
     # A worker takes every so-many-th bundle.
     shares = [itertools.islice(copied, i, None, workers) for i, copied in enumerate(itertools.tee(work, workers))]
-    links, processes = [], []
+    links: list[Connection] = []
+    processes = []
     try:
         for share in shares:
             ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_work, args=(attempt, share, deadline, theirs), daemon=True)
+            links.append(ours)
+            process = context.Process(target=_work, args=(attempt, share, deadline, theirs, list(links)), daemon=True)
             with warnings.catch_warnings():  # Its copy computes on one thread, so no lock of another can hold it up.
                 warnings.filterwarnings("ignore", ".*multi-threaded, use of fork.*", DeprecationWarning)
                 process.start()
             theirs.close()
-            links.append(ours)
             processes.append(process)
         while links:
             for link in cast(list[Connection], wait(links)):
@@ -104,12 +108,18 @@ def _attempts(attempt: Attempt, work: Iterator[list[int]], deadline: float | Non
         yield attempt(number)
 
 
-def _work(attempt: Attempt, work: Iterator[list[int]], deadline: float | None, link: Connection) -> None:
+def _work(
+    attempt: Attempt, work: Iterator[list[int]], deadline: float | None, link: Connection, inherited: list[Connection]
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that waits for this one decides.
+    for other in inherited:
+        other.close()  # Else the link would stay open, and this process alive, after that one's death.
     torch.set_num_threads(1)
     try:
         for trial in _attempts(attempt, work, deadline):
             link.send(trial)
         link.send(None)
+    except BrokenPipeError:
+        return
     except BaseException as error:
         link.send(error)

@@ -80,14 +80,14 @@ def calibrate(similarity: Tensor, classes: Tensor) -> tuple[float, float]:
     return float(np.exp(best.x)) / spread, float(best.fun)
 
 
-def class_balance(predicted: Tensor, num_classes: int) -> float:
-    r"""The effective number of predicted classes relative to all, :math:`e^{\textrm{entropy}} / p`, in (0, 1].
+def effective_classes(predicted: Tensor) -> float:
+    r"""The effective number of classes that occur, :math:`e^{\textrm{entropy}}`.
 
-    A model that puts almost every node into one class, a collapsed one, is near :math:`1 / p`.
+    Near 1 for a collapsed model, which puts almost every node into one class.
     """
-    share = torch.bincount(predicted, minlength=num_classes).double() / max(predicted.numel(), 1)
+    share = torch.bincount(predicted).double() / max(predicted.numel(), 1)
     entropy = -torch.special.xlogy(share, share).sum()
-    return float(entropy.exp()) / num_classes
+    return float(entropy.exp())
 
 
 def one_per_class(classes: Tensor, repeats: int, seed: int = 0) -> Tensor:
