@@ -132,6 +132,25 @@ def test_l2_normalisation_is_applied_to_new_data_too(graph64):
         model.transform(scaled)
 
 
+def test_columns_of_unit_spread(graph64):
+    graph64.x[:, 0] = 7.0  # A constant column stays as it is.
+    new = make_graph(20, seed=5)
+    new.x = 3.0 * new.x.double()
+    spread = graph64.x.std(dim=0, correction=0)
+    spread[0] = 1.0
+    model = fit(graph64, normalize="columns")
+    expected = model.transform(new)
+    scaled, scaled_new, sparse = (copy.copy(data) for data in (graph64, new, graph64))
+    scaled.x, scaled_new.x, sparse.x = graph64.x / spread, new.x / spread, graph64.x.to_sparse_csr()
+    plain = fit(scaled)
+    torch.testing.assert_close(model.readout.scores, plain.readout.scores)
+    torch.testing.assert_close(expected, plain.transform(scaled_new))  # New data are scaled by the fitted graph.
+    torch.testing.assert_close(fit(sparse, normalize="columns").readout.scores, plain.readout.scores)
+    new.x = new.x[:, :5]
+    with pytest.raises(InvalidInputError, match="8 columns"):
+        model.transform(new)
+
+
 def test_layers_that_aggregate_alike_share_one_matrix():
     model = GCKM(8, (6, 5, 4), 3, hops=[1, 1, 2])
     first, second, third = (layer.aggregation for layer in model.layers)
@@ -148,9 +167,10 @@ def test_kernels_are_not_shared_between_layers():
 @pytest.mark.parametrize("arguments", [
     {},
     {"kernel": [RBF(3.0), 0.5 * RBF() + Linear(), RBF(0.1) * RBF(5.0).on("x")], "normalize": "l2"},
+    {"normalize": "columns"},
     {"aggregation": ["sum", "mean"], "hops": [1, 2], "direction": "both", "code": "binary"},
     {"eta": [1.0, 2.0, 0.9], "lambda1": 1.1, "lambda2": 0.3, "gram": Dense(500), "loss_weights": [1, 2, 3]},
-], ids=["default", "kernels", "aggregations", "numbers"])  # fmt: skip
+], ids=["default", "kernels", "columns", "aggregations", "numbers"])  # fmt: skip
 def test_save_and_load(graph, arguments, tmp_path):
     model, new = fit(graph, steps=2, **arguments), make_graph(20, seed=4)
     model.save(tmp_path / "model.pt")
@@ -273,7 +293,7 @@ def test_bad_input(graph):
         ({"hops": [1, 2, 3]}, "'hops' needs 2 entries"),
         ({"loss_weights": [1.0]}, "'loss_weights' needs 3 entries"),
         ({"hidden_channels": ()}, "at least one layer"),
-        ({"normalize": "l1"}, "'normalize' must be None or 'l2'"),
+        ({"normalize": "l1"}, "'normalize' must be None, 'l2' or 'columns'"),
     ):
         with pytest.raises(InvalidInputError, match=match):
             GCKM(**{"in_channels": 8, "hidden_channels": (6, 4), "out_channels": 3, **arguments})

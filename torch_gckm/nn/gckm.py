@@ -54,7 +54,8 @@ class GCKM(torch.nn.Module):
         eta: The regularisations :math:`\eta`.
         lambda1: The readout's weight of the unsupervised term.
         lambda2: The readout's weight of the labels.
-        normalize: ``"l2"`` scales the rows of the input features to unit length, in training and for new data.
+        normalize: ``"l2"`` scales the rows of the input features to unit length, ``"columns"`` the columns to unit
+            spread on the fitted graph; in training and for new data.
         loss_weights: The weights :math:`\gamma_l` of the objective :math:`J = \sum_l \gamma_l J_l / n`; 1 by default.
         gram: How to represent kernel matrices.
         direction: Which neighbours to listen to on a directed graph.
@@ -74,7 +75,7 @@ class GCKM(torch.nn.Module):
         eta: float | Sequence[float] = 1.0,
         lambda1: float = 1.0,
         lambda2: float = 0.1,
-        normalize: Literal["l2"] | None = None,
+        normalize: Literal["l2", "columns"] | None = None,
         loss_weights: float | Sequence[float] | None = None,
         gram: GramLike | Sequence[GramLike] = "auto",
         direction: Direction | Sequence[Direction] = "in",
@@ -149,6 +150,7 @@ class GCKM(torch.nn.Module):
             fine_tune: Keep what every step of fine-tuning would otherwise compute again; ``False`` saves memory.
             first: Layers that were fitted to this graph in another model, to be taken over as the first ones.
         """
+        self.inputs.fit(data)
         h, edge_index, edge_weight = self._graph(data)
         self.reset_parameters()  # If anything fails, no half of an old fit is left.
         for number, conv in enumerate(self.layers):

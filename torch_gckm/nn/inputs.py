@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,22 +16,34 @@ from torch_gckm.kernels import as_rows, prefers_sparse, to_csr
 from torch_gckm.nn.graph import Adjacency, feature_fingerprint, graph_fingerprint, graph_of
 
 
-class Inputs:
+class Inputs(torch.nn.Module):
     """Prepared features, edges and the identity of a graph, remembered for the last one.
 
     Models that prepare their inputs alike may share one.
 
     Args:
-        normalize: ``"l2"`` scales the rows of ``x`` to unit length.
+        normalize: ``"l2"`` scales the rows of ``x`` to unit length, ``"columns"`` the columns to unit spread
+            on the graph that the model is fitted on.
     """
 
+    scale: Tensor
+
     def __init__(self, normalize: str | None = None) -> None:
-        if normalize not in (None, "l2"):
-            raise InvalidInputError(f"'normalize' must be None or 'l2', got {normalize!r}")
+        super().__init__()
+        if normalize not in (None, "l2", "columns"):
+            raise InvalidInputError(f"'normalize' must be None, 'l2' or 'columns', got {normalize!r}")
         self.normalize = normalize
+        self.register_buffer("scale", torch.empty(0))
+        self._scale: LastCall[Tensor] = LastCall()
         self._features: LastCall[Tensor] = LastCall()
         self._view: LastCall[Tensor] = LastCall()
         self._identity: LastCall[tuple[int, ...]] = LastCall()
+
+    def fit(self, data: Data) -> None:
+        """Learn what is to be done to the features of this graph and of others."""
+        if self.normalize == "columns":
+            x = graph_of(data)[0].detach()
+            self.scale = self._scale.get((graph_of(data)[0],), lambda: _inverse_spread(x))
 
     def of(self, data: Data, dtype: torch.dtype) -> tuple[Tensor, Adjacency | None, Tensor | None]:
         """Features, edges and edge weights."""
@@ -38,7 +52,7 @@ class Inputs:
             x = self._prepare(x.to(dtype))
         elif x.dtype != dtype or self.normalize is not None:
             raw = x
-            x = self._features.get((raw, dtype), lambda: self._prepare(raw.to(dtype)))
+            x = self._features.get((raw, dtype, self.scale), lambda: self._prepare(raw.to(dtype)))
         return x, edge_index, edge_weight
 
     def view(self, data: Data, dtype: torch.dtype) -> Tensor:
@@ -59,6 +73,8 @@ class Inputs:
     def _prepare(self, x: Tensor) -> Tensor:
         if self.normalize is None:
             return x
+        if self.normalize == "columns":
+            return self._scale_columns(x)
         norm = as_rows(x).view("h").sq_norm().sqrt()
         zero = norm == 0
         if bool(zero.any()):
@@ -74,3 +90,32 @@ class Inputs:
         x = to_csr(x).clone()
         x.values().mul_(torch.repeat_interleave(inverse, x.crow_indices().diff()))
         return x
+
+    def _scale_columns(self, x: Tensor) -> Tensor:
+        scale = self.scale.to(x.dtype)
+        if x.size(1) != scale.numel():
+            raise InvalidInputError(f"'x' must have the {scale.numel()} columns that the model was fitted on")
+        if x.layout == torch.strided:
+            return x * scale
+        x = to_csr(x).clone()
+        x.values().mul_(scale[x.col_indices()])
+        return x
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        self.scale = self.scale.new_empty(state_dict[prefix + "scale"].shape)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _inverse_spread(x: Tensor) -> Tensor:
+    """One over the standard deviation of every column, 1 for constant ones."""
+    if x.layout == torch.strided:
+        spread = x.std(dim=0, correction=0)
+    else:
+        csr, count = to_csr(x), x.size(0)
+        moments = [
+            torch.zeros(x.size(1), dtype=torch.float64).index_add_(0, csr.col_indices(), csr.values().double() ** power)
+            for power in (1, 2)
+        ]
+        spread = (moments[1] / count - (moments[0] / count).square()).clamp(min=0.0).sqrt().to(x.dtype)
+    floor = 1e-6 * float(spread.max()) if spread.numel() else 0.0
+    return torch.where(spread > floor, spread, 1.0).reciprocal()

@@ -58,7 +58,7 @@ class Space:
 
     Args:
         depth: The number of hidden layers.
-        normalize: Whether rows of ``x`` are scaled to unit length.
+        normalize: How rows or columns of ``x`` are scaled, see :class:`~torch_gckm.nn.GCKM`.
         kernels: The kernels of hidden layers, ``"rbf"`` or ``"polynomial"``.
         channels: The embedding dimensions.
         aggregations: How layers aggregate.
@@ -75,7 +75,7 @@ class Space:
     """
 
     depth: tuple[int, ...] = (1, 2, 2, 2, 3)
-    normalize: tuple[str | None, ...] = (None, "l2")
+    normalize: tuple[str | None, ...] = (None, "l2", "columns")
     kernels: tuple[str, ...] = ("rbf", "polynomial")
     channels: tuple[int, ...] = (16, 32, 64)
     aggregations: tuple[str, ...] = ("gcn", "mean", "mean", "sum")
@@ -169,5 +169,5 @@ def describe_setting(setting: Setting) -> str:
     ]
     readout = setting["readout"]
     last = f"{kernel_from_config(readout['kernel'])!r} eta={readout['eta']:g} lambda2={readout['lambda2']:.3g}"
-    start = ["l2"] if setting["normalize"] else []
+    start = [setting["normalize"]] if setting["normalize"] else []
     return " | ".join([*start, *layers, last])
