@@ -12,6 +12,8 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.features import DEFAULT_VIEW, Features
 from torch_gckm.kernels.kernel import Auto, LeafKernel
 
+_ROUNDING = 1e-14  # What double precision leaves of the variance of equal rows, relative to their squared norm.
+
 
 def squared_distance(a: Features, b: Features) -> Tensor:
     """Squared Euclidean distances ``[n, m]`` from inner products and squared norms.
@@ -43,7 +45,9 @@ def total_variance(a: Features) -> Tensor:
         wide = a.block(block).to(torch.float64).view(DEFAULT_VIEW)
         sq_norm += wide.sq_norm().sum()
         total += wide.mean() * wide.num_rows
-    return sq_norm / a.num_rows - (total / a.num_rows).square().sum()
+    energy = sq_norm / a.num_rows
+    variance = energy - (total / a.num_rows).square().sum()
+    return torch.where(variance > _ROUNDING * energy, variance, 0.0)
 
 
 class DistanceKernel(LeafKernel):

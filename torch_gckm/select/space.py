@@ -48,7 +48,7 @@ class RandomChooser:
 class Space:
     r"""The settings of a :class:`~torch_gckm.nn.GCKM` to choose from.
 
-    After the paper's search space, with unit-length rows and several hops a
+    After the paper's search space, with scaled rows or columns and several hops a
     layer besides. Bandwidths are relative to the features at hand (see ``scale`` of
     :class:`~torch_gckm.kernels.RBF`), so that the space suits any graph. The
     readout's scores depend only on :math:`\eta \lambda_1` and
