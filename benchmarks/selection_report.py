@@ -1,6 +1,8 @@
 """Tables (Markdown) and a picture from the results of ``selection.py``, next to the paper's numbers.
 
-python benchmarks/selection_report.py --results out/selection.jsonl --picture out/label_curves.png
+    python benchmarks/selection_report.py --results out/selection.jsonl --picture out/label_curves.png
+
+Parts that were not run are left out.
 """
 
 import argparse
@@ -56,7 +58,7 @@ def accuracy_table(parts: dict[str, Rows], with_paper: bool) -> str:
     for name, rows in parts.items():
         if rows:
             cells = [spread(values(rows, method)) for method in METHODS]
-            known = [f"{number:.1f}" for number in PAPER[name]] if with_paper else []
+            known = [f"{number:.2f}" for number in PAPER[name]] if with_paper else []
             lines.append([f"{name} ({rows[0]['train_labels']} labels)", *cells, *known])
     return table(["", *METHODS.values(), *paper], lines)
 

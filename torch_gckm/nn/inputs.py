@@ -42,8 +42,8 @@ class Inputs(torch.nn.Module):
     def fit(self, data: Data) -> None:
         """Learn what is to be done to the features of this graph and of others."""
         if self.normalize == "columns":
-            x = graph_of(data)[0].detach()
-            self.scale = self._scale.get((graph_of(data)[0],), lambda: _inverse_spread(x))
+            x = graph_of(data)[0]
+            self.scale = self._scale.get((x,), lambda: _inverse_spread(x.detach()))
 
     def of(self, data: Data, dtype: torch.dtype) -> tuple[Tensor, Adjacency | None, Tensor | None]:
         """Features, edges and edge weights."""
@@ -91,6 +91,9 @@ class Inputs(torch.nn.Module):
         x.values().mul_(torch.repeat_interleave(inverse, x.crow_indices().diff()))
         return x
 
+    def extra_repr(self) -> str:
+        return f"normalize={self.normalize!r}"
+
     def _scale_columns(self, x: Tensor) -> Tensor:
         scale = self.scale.to(x.dtype)
         if x.size(1) != scale.numel():
@@ -102,7 +105,9 @@ class Inputs(torch.nn.Module):
         return x
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        self.scale = self.scale.new_empty(state_dict[prefix + "scale"].shape)
+        loaded = state_dict.get(prefix + "scale")
+        if loaded is not None:
+            self.scale = self.scale.new_empty(loaded.shape)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
