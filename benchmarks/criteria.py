@@ -14,7 +14,6 @@ import math
 import multiprocessing
 import platform
 import statistics
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from torch_gckm.select.search import ROUGH
 from torch_gckm.select.trial import Evaluator, Trial, quiet
 
 LABELS = (1, 2, 4, 10, 20)
-CRITERIA = ("cosine", "leave_one_out", "per_class_out", "auto without agreement", "auto")
+CRITERIA = ("cosine", "leave_one_out", "per_class_out", "auto")
 FIRST_SPLIT = 1000
 
 
@@ -88,25 +87,23 @@ def fit(numbers: list[int]) -> list[tuple[int, Trial, Any]]:
 def scores_of(criterion: str, evaluator: Evaluator, trials: list[Trial]) -> list[float]:
     if criterion == "per_class_out" and evaluator.groups.size(1) == 0:
         return [math.nan] * len(trials)
-    if criterion == "auto without agreement":
-        return Ranking.of("auto", evaluator).scores([replace(trial, votes=[0]) for trial in trials])
     return Ranking.of(criterion, evaluator).scores(trials)  # type: ignore[arg-type]
 
 
-def judge(evaluator: Evaluator, trials: list[Trial], scores: Tensor, data: Data) -> dict[str, dict[str, float]]:
+def judge(evaluator: Evaluator, trials: list[Trial], scores: Tensor, data: Data) -> dict[str, dict[str, float | None]]:
     test = data.test_mask
     hits = (scores.argmax(dim=2) == data.y)[:, test].double().mean(dim=1)
     place = {trial.number: i for i, trial in enumerate(trials)}
-    result = {"best there is": {"top": 100 * float(hits.max()), "ensemble": np.nan, "correlation": np.nan}}
+    result = {"best there is": {"top": 100 * float(hits.max()), "ensemble": None, "correlation": None}}
     for criterion in CRITERIA:
         values = scores_of(criterion, evaluator, trials)
         if math.isnan(values[0]):
-            result[criterion] = {"top": np.nan, "ensemble": np.nan, "correlation": np.nan}
+            result[criterion] = {"top": None, "ensemble": None, "correlation": None}
             continue
         order = sorted(trials, key=lambda trial: -values[place[trial.number]])
         members = [place[trial.number] for trial in choose_members(order, MEMBERS)]
         together = (scores[members].float().mean(dim=0).argmax(dim=1) == data.y)[test].double().mean()
-        correlation = spearmanr(values, hits).statistic if len(set(values)) > 1 else np.nan
+        correlation = spearmanr(values, hits).statistic if len(set(values)) > 1 else 0.0
         result[criterion] = {
             "top": 100 * float(hits[place[order[0].number]]),
             "ensemble": 100 * float(together),
@@ -140,8 +137,11 @@ def table(rows: list[dict[str, Any]]) -> str:
         cells = []
         for labels in LABELS:
             part = [row for row in rows if row["criterion"] == criterion and row["labels"] == labels]
-            means = [statistics.fmean(row[key] for row in part) for key in ("top", "ensemble", "correlation")]
-            cells.append(f"{means[0]:.1f} / {means[1]:.1f} / {means[2]:.2f}".replace("nan", "-"))
+            columns = [[row[key] for row in part] for key in ("top", "ensemble", "correlation")]
+            means = [
+                "-" if None in c else f"{statistics.fmean(c):.{d}f}" for c, d in zip(columns, (1, 1, 2), strict=True)
+            ]
+            cells.append(" / ".join(means))
         lines.append(f"| {criterion} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

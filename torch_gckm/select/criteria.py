@@ -7,8 +7,7 @@ r"""Which of many fitted settings is best, by criteria that see no test label.
 ``cosine``          the paper's score: how clearly unlabelled nodes point at a class
 ``val_acc``         accuracy on ``val_mask``
 ``combined``        the paper's mean of ``val_acc`` and ``cosine``, weighted by numbers of nodes
-``auto``            what withholding labels says, against ``cosine`` and the agreement with the other
-                    settings, weighted by the labels a class
+``auto``            what withholding labels says and ``cosine``, weighted by the labels a class
 ==================  ==============================================================================
 
 Equal accuracies are told apart by the log-loss of calibrated probabilities. ``docs/selection.md`` has the
@@ -33,8 +32,6 @@ from torch_gckm.train.metrics import effective_classes
 Array = NDArray[np.float64]
 Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
 _COLLAPSED = 1 / 3  # The effective number of predicted classes beyond one, relative to that of the labels.
-_COMMITTEE = 0.25  # The share of settings whose votes are asked for, and their least number.
-_LEAST_COMMITTEE = 5
 _TIE = 1e-4
 
 
@@ -110,7 +107,7 @@ def _measured(name: str) -> Callable[[Ranking, list[Trial]], list[float]]:
 
 
 def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
-    """Withheld labels against cosine score and agreement, each relative to the other settings."""
+    """Withheld labels and the cosine score, each relative to the other settings."""
     collapsed = np.array([ranking.is_collapsed(trial) for trial in trials])
     if collapsed.all():
         collapsed[:] = False  # Then it tells nothing.
@@ -119,11 +116,7 @@ def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
     if np.isnan(cosine).all():  # Without unlabelled nodes.
         scores = withheld
     else:
-        weight = ranking.weight
-        free = _standardised(cosine, ~collapsed)
-        first = np.where(collapsed, -np.inf, weight * withheld + (1.0 - weight) * free)
-        free = free + _standardised(_agreement(trials, first), ~collapsed)
-        scores = weight * withheld + (1.0 - weight) * free
+        scores = ranking.weight * withheld + (1.0 - ranking.weight) * _standardised(cosine, ~collapsed)
     lowest = float(scores.min()) - float(scores.max()) - 1.0
     return [float(score) for score in np.where(collapsed, scores + lowest, scores)]
 
@@ -132,18 +125,6 @@ def _withheld(trial: Trial) -> float:
     """The geometric mean of the calibrated probabilities of withheld labels."""
     loss = trial.measures["per_class_out_loss"]
     return math.exp(trial.measures["leave_one_out_loss"] if math.isnan(loss) else loss)
-
-
-def _agreement(trials: list[Trial], scores: Array) -> Array:
-    """The share of nodes that a setting gives the class that most of the best settings give them."""
-    size = max(_LEAST_COMMITTEE, int(_COMMITTEE * len(trials)))
-    best = [i for i in np.argsort(-scores, kind="stable")[:size] if np.isfinite(scores[i])]
-    votes = torch.from_numpy(np.array([trial.votes for trial in trials]))
-    committee = votes[best].t()
-    ballots = votes.new_zeros(votes.size(1), int(votes.max()) + 1)
-    ballots.scatter_add_(1, committee, torch.ones_like(committee))
-    agreement: Array = (votes == ballots.argmax(dim=1)).double().mean(dim=1).numpy()
-    return agreement
 
 
 def _standardised(values: Sequence[float] | Array, used: Array) -> Array:

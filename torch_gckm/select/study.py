@@ -91,7 +91,6 @@ def study_search(
         trial = evaluator(attempt.number, space.draw(StudyChooser(attempt)))
         attempt.set_user_attr("setting", json.dumps(trial.setting))
         attempt.set_user_attr("measures", trial.measures)
-        attempt.set_user_attr("votes", trial.votes)
         attempt.set_user_attr("error", trial.error)
         if not trial.is_valid:
             raise optuna.TrialPruned(trial.error)
@@ -103,7 +102,6 @@ def study_search(
             frozen.number,
             json.loads(frozen.user_attrs["setting"]),
             frozen.user_attrs["measures"],
-            frozen.user_attrs["votes"],
             frozen.duration.total_seconds() if frozen.duration else 0.0,
             frozen.user_attrs["error"],
         )

@@ -30,7 +30,6 @@ from torch_gckm.train.metrics import (
 )
 
 FIT_ERRORS = (GCKMError, RuntimeError)  # Linear algebra that breaks down is a RuntimeError.
-_VOTERS = 1000  # Nodes whose predicted classes are kept, to see which settings agree.
 _REPEATS = 50  # Groups of one label a class that are withheld.
 _MOST_LABELS = 3000  # With more, withholding groups would need too large a matrix, and single labels say enough.
 
@@ -59,7 +58,6 @@ class Trial:
         number: Its place in the search.
         setting: The setting.
         measures: Criteria by name, NaN where one has no meaning.
-        votes: The predicted classes of a sample of unlabelled nodes, the same for all trials.
         seconds: The time it took.
         error: Why it failed or was rejected, else ``None``.
     """
@@ -67,7 +65,6 @@ class Trial:
     number: int
     setting: Setting
     measures: dict[str, float] = field(default_factory=dict)
-    votes: list[int] = field(default_factory=list)
     seconds: float = 0.0
     error: str | None = None
 
@@ -93,8 +90,6 @@ class Evaluator:
         self.labelled = (labels.classes >= 0).nonzero().squeeze(1)
         self.classes = labels.classes[self.labelled]
         self.unlabelled = labels.classes < 0
-        free = self.unlabelled.nonzero().squeeze(1)
-        self.voters = free[torch.randperm(free.numel(), generator=torch.Generator().manual_seed(0))[:_VOTERS]]
         self.groups = one_per_class(self.classes, _REPEATS)
         val = data.get("val_mask")
         known = data.y.view(-1) >= 0
@@ -140,7 +135,6 @@ class Evaluator:
         left_out = class_similarity(readout.leave_one_out(), readout.codes)
         predicted = decode(readout.scores, readout.codes)
         every = torch.ones(self.classes.numel(), dtype=torch.bool)
-        trial.votes = predicted[self.voters].tolist()
         trial.measures = {
             "leave_one_out": accuracy(left_out.argmax(dim=1), self.classes, every),
             "leave_one_out_loss": -calibrate(left_out, self.classes)[1],
