@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from authors import FEW_LABELS
 from paper_procedure import paper_fit
 from torch import Tensor
 from torch_geometric.data import Data
@@ -34,30 +35,9 @@ from torch_geometric.utils import to_scipy_sparse_matrix
 from torch_gckm import GCKM, Trainer, __version__
 from torch_gckm.datasets import load
 from torch_gckm.gram import Dense, LowRank
-from torch_gckm.kernels import RBF, Kernel, Polynomial, to_csr
+from torch_gckm.kernels import Kernel, to_csr
 
-# The paper's authors' settings for the few-label table: channels, kernels of the layers and of the readout.
-SETTINGS: dict[str, dict[str, Any]] = {
-    "cora": {
-        "hidden_channels": (64, 16),
-        "kernel": [RBF(260.5), RBF(0.5167), RBF(0.0499)],
-        "lambda2": 0.07068,
-        "loss_weights": [15.85, 1.0, 1.14],
-    },
-    "citeseer": {
-        "hidden_channels": (64, 16),
-        "kernel": [Polynomial(2, 0.21654), RBF(0.07295), RBF(0.06662)],
-        "lambda2": 0.1,
-        "loss_weights": [1.0, 1.0, 1.14],
-    },
-    "pubmed": {
-        "hidden_channels": (16, 32),
-        "kernel": [RBF(145.08), RBF(0.16374), RBF(0.0546)],
-        "lambda2": 0.06871,
-        "loss_weights": [2.437, 1.0, 1.14],
-    },
-    "physics": {"hidden_channels": (64, 16)},  # Not in the paper: the package's defaults.
-}
+SETTINGS = {**FEW_LABELS, "physics": {"hidden_channels": (64, 16)}}  # Physics, not in the paper, with the defaults.
 
 
 def gckm(data: Data, name: str, gram: LowRank | Dense, steps: int = 10) -> Tensor:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from torch_gckm.datasets import DATASETS, data_root, load
+from torch_gckm.datasets import DATASETS, PerClassSplit, data_root, load
 
 
 def test_unknown_names(tmp_path):
@@ -69,3 +69,27 @@ def test_missing_splits(data_root):
         load("chameleon", data_root, split="public")
     with pytest.raises(ValueError, match="unknown split 'half'"):
         load("cora", data_root, split="half")
+
+
+@pytest.mark.data
+def test_folds_of_the_paper(data_root):
+    """Five folds of the few labels."""
+    folds, merged = (load("cora", data_root, split=split) for split in ("few_labels_folds", "few_labels"))
+    assert folds.train_mask.shape == folds.val_mask.shape == (2708, 5)
+    assert torch.equal((folds.train_mask | folds.val_mask).any(dim=1), merged.train_mask)
+    assert not bool((folds.train_mask & folds.val_mask).any())
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("count", [1, 5, 10])
+def test_few_validation_labels(data_root, count):
+    data = load("citeseer", data_root, split=f"val_{count}")
+    assert torch.bincount(data.y[data.val_mask]).tolist() == [count] * 6
+    assert int(data.train_mask.sum()) == 120
+
+
+@pytest.mark.data
+def test_any_dataset_of_pyg(data_root):
+    data = load("Planetoid/Cora", data_root, transform=PerClassSplit(3))
+    assert int(data.train_mask.sum()) == 21
+    assert data.num_edges == 10556

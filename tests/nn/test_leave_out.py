@@ -42,6 +42,16 @@ class TestLeaveOut:
         (pair,) = readout.leave_out([[1, 2]])
         torch.testing.assert_close(pair, self.brute_force(h, data, [1, 2], weight), atol=1e-8, rtol=0)
 
+    @pytest.mark.filterwarnings("ignore::torch_gckm.errors.UnlabelledClassWarning")
+    def test_balanced_labels_keep_their_weights(self):
+        readout, _, h, data = solved()
+        readout.class_weight = "balanced"
+        data.train_mask[10:13] = True
+        readout(h, data.y, data.train_mask)
+        weight = readout.label_weight.double()
+        expected = torch.cat([self.brute_force(h, data, [i], weight) for i in readout.labelled.tolist()])
+        torch.testing.assert_close(readout.leave_one_out(), expected, atol=1e-8, rtol=0)
+
     def test_leverage_of_a_well_posed_problem(self):
         readout, *_ = solved()
         assert bool(((readout.leverage() > 0) & (readout.leverage() < 1)).all())

@@ -277,7 +277,8 @@ class TestInterface:
     def test_repr(self):
         readout, *_ = solved()
         assert repr(readout) == (
-            "SemiSupRKMReadout(8, 3, kernel=RBF(sigma2=4), eta=0.9, lambda1=1.1, lambda2=0.13, gram=Auto())"
+            "SemiSupRKMReadout(8, 3, kernel=RBF(sigma2=4), eta=0.9, lambda1=1.1, lambda2=0.13, "
+            "class_weight=None, gram=Auto())"
         )
 
 

@@ -51,6 +51,7 @@ class TestSharedFits:
 class TestTrials:
     def test_measures_are_those_of_labels_withheld(self, graph64):
         setting = SMALL.draw_in_tree(0, seed=0)
+        setting["readout"].update(class_weight=None)
         evaluator = Evaluator(SharedFits(graph64, 3), graph64)
         trial = evaluator(0, setting)
         assert trial.is_valid

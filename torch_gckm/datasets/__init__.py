@@ -1,5 +1,6 @@
-"""The graphs of the paper, through PyG's own dataset classes."""
+"""Graphs through PyG's own dataset classes, and splits."""
 
 from torch_gckm.datasets.load import DATASETS, data_root, load
+from torch_gckm.datasets.splits import FewLabelSplit, FixedSplit, PercentageSplit, PerClassSplit
 
-__all__ = ["DATASETS", "data_root", "load"]
+__all__ = ["DATASETS", "FewLabelSplit", "FixedSplit", "PerClassSplit", "PercentageSplit", "data_root", "load"]

@@ -1,4 +1,4 @@
-"""Load the paper's graphs and splits."""
+"""Load graphs, and the paper's splits."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+import torch_geometric.datasets
 from torch_geometric.data import Data
 from torch_geometric.datasets import Planetoid, WikipediaNetwork
 from torch_geometric.utils import remove_self_loops, to_undirected
@@ -16,7 +17,20 @@ from torch_gckm.datasets.coauthor import load_coauthor
 from torch_gckm.datasets.ogb import load_ogbn
 
 ROOT_VARIABLE = "GCKM_DATA_ROOT"
-Split = Literal["public", "few_labels"]
+Split = Literal["few_labels", "few_labels_folds", "public", "val_1", "val_5", "val_10"]
+_MASKS: dict[str, dict[str, str]] = {
+    "few_labels": {"train_mask": "fewlabels_full_train_mask", "test_mask": "fewlabels_test_mask"},
+    "few_labels_folds": {
+        "train_mask": "fewlabels_5fold_train_mask",
+        "val_mask": "fewlabels_5fold_val_mask",
+        "test_mask": "fewlabels_test_mask",
+    },
+    "public": {"train_mask": "train_mask", "val_mask": "full_val_mask", "test_mask": "test_mask"},
+    **{
+        f"val_{count}": {"train_mask": "train_mask", "val_mask": f"{count}_val_mask", "test_mask": "test_mask"}
+        for count in (1, 5, 10)
+    },
+}
 
 DATASETS: dict[str, Callable[[Path], Data]] = {
     "cora": lambda root: Planetoid(str(root / "Planetoid"), "Cora")[0],
@@ -40,43 +54,68 @@ def load(
     root: str | os.PathLike[str] | None = None,
     *,
     split: Split | None = None,
+    transform: Callable[[Data], Data] | None = None,
     undirected: bool = True,
 ) -> Data:
-    """Load a graph of the paper; PyG downloads what is not in ``root`` yet.
+    """Load a graph; PyG downloads what is not in ``root`` yet.
+
+    .. code-block:: python
+
+        load("cora", split="few_labels")
+        load("Amazon/Photo", transform=PerClassSplit(5, seed=1))
 
     Args:
         name: One of ``"cora"``, ``"citeseer"``, ``"pubmed"``, ``"chameleon"``, ``"squirrel"``, ``"physics"``
-            (with sparse features), ``"ogbn-arxiv"`` (extra ``datasets``).
+            (with sparse features), ``"ogbn-arxiv"`` (extra ``datasets``), or any node dataset of PyG:
+            its class, and after a slash its name if it has one.
         root: A writable folder; by default the one named by ``GCKM_DATA_ROOT``, else ``data``.
-        split: ``None`` keeps the masks that PyG ships. ``"few_labels"`` and ``"public"`` take the
-            paper's masks from ``root/splits``.
+        split: ``None`` keeps the masks that PyG ships. The others take the paper's masks from ``root/splits``:
+            ``"few_labels"``, the same in five folds ``[n, 5]`` (``"few_labels_folds"``), ``"public"``, and the
+            public split with 1, 5 or 10 validation nodes a class (``"val_1"``, ``"val_5"``, ``"val_10"``).
+        transform: What to do to the graph then, such as a split of :mod:`torch_gckm.datasets.splits`.
         undirected: Remove self-loops and make the graph undirected, as the paper does.
     """
     key = name.lower()
-    if key not in DATASETS:
-        raise ValueError(f"unknown dataset '{name}'; choose from {', '.join(DATASETS)}")
     folder = Path(root) if root is not None else (data_root() or Path("data"))
-    data = DATASETS[key](folder)
+    data = DATASETS[key](folder) if key in DATASETS else _load_from_pyg(name, folder)
     if undirected:
-        edge_index, _ = remove_self_loops(data.edge_index)
-        data.edge_index = to_undirected(edge_index, num_nodes=data.num_nodes)
+        edges, weight = remove_self_loops(data.edge_index, data.edge_weight)
+        data.edge_index, data.edge_weight = edges, weight
+        if weight is None:
+            data.edge_index = to_undirected(edges, num_nodes=data.num_nodes)
+        else:  # A pair that is joined both ways counts once.
+            data.edge_index, data.edge_weight = to_undirected(edges, weight, data.num_nodes, reduce="mean")
     if split is not None:
         _apply_split(data, folder / "splits", key, split)
+    return data if transform is None else transform(data)
+
+
+def _load_from_pyg(name: str, folder: Path) -> Data:
+    kind, _, part = name.partition("/")
+    if not hasattr(torch_geometric.datasets, kind):
+        known = ", ".join(DATASETS)
+        raise ValueError(
+            f"unknown dataset '{name}'; choose from {known}, or name one of PyG as 'Class/name' or 'Class'"
+        )
+    make = getattr(torch_geometric.datasets, kind)
+    place = str(folder / kind)
+    dataset = make(place, part) if part else make(place)
+    data = dataset[0]
+    if len(dataset) != 1 or not isinstance(data, Data) or data.y is None or data.y.numel() != data.num_nodes:
+        raise ValueError(f"'{name}' is not one graph with a class for every node")
+    data.y = data.y.view(-1)
     return data
 
 
 def _apply_split(data: Data, folder: Path, name: str, split: Split) -> None:
-    files = {
-        "few_labels": {"train_mask": "fewlabels_full_train_mask", "test_mask": "fewlabels_test_mask"},
-        "public": {"train_mask": "train_mask", "val_mask": "full_val_mask", "test_mask": "test_mask"},
-    }
-    if split not in files:
-        raise ValueError(f"unknown split '{split}'; choose from {', '.join(files)}")
+    if split not in _MASKS:
+        raise ValueError(f"unknown split '{split}'; choose from {', '.join(_MASKS)}")
     for mask in ("train_mask", "val_mask", "test_mask"):
-        if mask not in files[split]:
+        if mask not in _MASKS[split]:
             data[mask] = torch.zeros(data.num_nodes, dtype=torch.bool)
             continue
-        path = folder / f"{name}_{files[split][mask]}.pt"
+        path = folder / f"{name}_{_MASKS[split][mask]}.pt"
         if not path.exists():
             raise FileNotFoundError(f"the split '{split}' of {name} needs the file {path}")
-        data[mask] = torch.load(path, weights_only=True)
+        loaded = torch.load(path, weights_only=True)
+        data[mask] = loaded.t().contiguous() if loaded.dim() == 2 else loaded

@@ -19,6 +19,7 @@ from torch_gckm.nn.coding import CodeLike, class_similarity, decode
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.graph import Adjacency
 from torch_gckm.nn.inputs import Inputs
+from torch_gckm.nn.labels import ClassWeight
 from torch_gckm.nn.saving import arguments_from_config, model_config
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
 
@@ -60,6 +61,7 @@ class GCKM(torch.nn.Module):
         gram: How to represent kernel matrices.
         direction: Which neighbours to listen to on a directed graph.
         code: The readout's class code.
+        class_weight: ``"balanced"`` gives the labels of every class the same weight in sum.
     """
 
     data_id: Tensor
@@ -80,6 +82,7 @@ class GCKM(torch.nn.Module):
         gram: GramLike | Sequence[GramLike] = "auto",
         direction: Direction | Sequence[Direction] = "in",
         code: CodeLike = "one_vs_all",
+        class_weight: ClassWeight = None,
     ) -> None:
         super().__init__()
         hidden = (hidden_channels,) if isinstance(hidden_channels, int) else tuple(hidden_channels)
@@ -105,7 +108,7 @@ class GCKM(torch.nn.Module):
             )
         )
         self.readout = SemiSupRKMReadout(
-            hidden[-1], out_channels, kernels[-1], etas[-1], lambda1, lambda2, grams[-1], code
+            hidden[-1], out_channels, kernels[-1], etas[-1], lambda1, lambda2, grams[-1], code, class_weight
         )
         self.register_buffer("data_id", torch.zeros(4, dtype=torch.long))
         self.register_load_state_dict_post_hook(lambda module, _: module._match_channels())

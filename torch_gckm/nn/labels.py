@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_gckm.errors import InvalidLabelError, UnlabelledClassWarning
+
+ClassWeight = Literal["balanced"] | None
 
 
 class Labels(NamedTuple):
@@ -21,6 +23,15 @@ class Labels(NamedTuple):
 
     weight: Tensor
     classes: Tensor
+
+
+def balance(labels: Labels) -> Labels:
+    """The same labels with weights whose sum is the same for every class that has any."""
+    labelled = labels.classes >= 0
+    mass = torch.zeros(int(labels.classes.max()) + 1, dtype=labels.weight.dtype, device=labels.weight.device)
+    mass.index_add_(0, labels.classes[labelled], labels.weight[labelled])
+    factor = mass.sum() / (mass > 0).sum() / mass
+    return labels._replace(weight=torch.where(labelled, labels.weight * factor[labels.classes.clamp(min=0)], 0.0))
 
 
 def pick_mask(mask: Tensor, num_nodes: int, split: int | None = None, name: str = "train_mask") -> Tensor:

@@ -42,6 +42,7 @@ def model_config(model: GCKM) -> dict[str, Any]:
         "gram": [*(conv.gram.config() for conv in model.layers), readout.gram.config()],
         "direction": [a.direction for a in aggregations],
         "code": model.code,
+        "class_weight": readout.class_weight,
     }
 
 

@@ -14,7 +14,7 @@ from torch_gckm.gram import Gram, GramLike, ReadoutProblem, ReadoutSolution, as_
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows
 from torch_gckm.nn.coding import CodeLike, class_codes, decode
 from torch_gckm.nn.fitted import FittedModule
-from torch_gckm.nn.labels import parse_labels
+from torch_gckm.nn.labels import ClassWeight, balance, parse_labels
 from torch_gckm.nn.leave_out import places_of, withhold_groups, withhold_one
 from torch_gckm.numerics import check_finite
 
@@ -49,6 +49,8 @@ class SemiSupRKMReadout(FittedModule):
         gram: How to represent the kernel matrix: ``"auto"``, ``"dense"`` or an object such as ``Dense()``.
         code: The class code: ``"one_vs_all"``, ``"binary"`` or a matrix of plus and minus ones
             ``[out_channels, p]``. Other codes than one-vs-all are decoded by Hamming distance.
+        class_weight: ``"balanced"`` gives the labels of every class the same weight in sum, so that classes with
+            many labels do not win everywhere. Leave-out scores keep the weights that all labels have.
 
     Shapes:
         - **input:** features ``[n, in_channels]`` or a mapping of views, classes ``[n]``, mask ``[n]``
@@ -79,6 +81,7 @@ class SemiSupRKMReadout(FittedModule):
         lambda2: float = 0.1,
         gram: GramLike = "auto",
         code: CodeLike = "one_vs_all",
+        class_weight: ClassWeight = None,
     ) -> None:
         super().__init__()
         if out_channels < 2:
@@ -86,7 +89,9 @@ class SemiSupRKMReadout(FittedModule):
         for name, value in (("eta", eta), ("lambda1", lambda1), ("lambda2", lambda2)):
             if not value > 0:
                 raise InvalidInputError(f"'{name}' must be positive, got {value}")
-        self.in_channels, self.out_channels = in_channels, out_channels
+        if class_weight not in (None, "balanced"):
+            raise InvalidInputError(f"'class_weight' must be None or 'balanced', got {class_weight!r}")
+        self.in_channels, self.out_channels, self.class_weight = in_channels, out_channels, class_weight
         self.eta, self.lambda1, self.lambda2 = float(eta), float(lambda1), float(lambda2)
         self.kernel = as_kernel(kernel)
         self.gram = as_gram(gram)
@@ -139,6 +144,8 @@ class SemiSupRKMReadout(FittedModule):
         """
         rows = self._checked(h)
         labels = parse_labels(y.to(rows.device), train_mask, rows.num_rows, self.out_channels, split)
+        if self.class_weight == "balanced":
+            labels = balance(labels)
         self._solution = self._solved = None  # Their arrays are large: free them before making new ones.
         self._gram_cache.clear()
         self.kernel.fit(rows)
@@ -325,5 +332,6 @@ class SemiSupRKMReadout(FittedModule):
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel={self.kernel!r}, "
-            f"eta={self.eta:g}, lambda1={self.lambda1:g}, lambda2={self.lambda2:g}, gram={self.gram!r})"
+            f"eta={self.eta:g}, lambda1={self.lambda1:g}, lambda2={self.lambda2:g}, "
+            f"class_weight={self.class_weight!r}, gram={self.gram!r})"
         )

@@ -85,6 +85,7 @@ def build_model(
         aggregation=[aggregation(layer["aggregation"], layer["hops"]) for layer in layers],
         eta=[*(1.0 for _ in layers), readout["eta"]],
         lambda2=readout["lambda2"],
+        class_weight=readout["class_weight"],
         normalize=setting["normalize"],
         gram=gram,
     )

@@ -69,6 +69,7 @@ class Space:
         readout_bandwidth: The range of the readout's relative squared bandwidth.
         eta: The readout's regularisation; at exactly 1 narrow kernels make its system singular.
         lambda2: The range of the readout's weight of the labels.
+        class_weight: How labels of different classes are weighted, see :class:`~torch_gckm.nn.GCKM`.
         view: The kernel that the readout multiplies by, on the input features: ``"rbf"``, ``"laplacian"`` or none.
         view_bandwidth: The range of its relative bandwidth.
         branches: How many draws of the later layers share a first one, and how many of the readout share them.
@@ -86,6 +87,7 @@ class Space:
     readout_bandwidth: Range = (0.1, 50.0)
     eta: tuple[float, ...] = (1.01, 1.05, 1.15, 1.3)
     lambda2: Range = (0.02, 0.5)
+    class_weight: tuple[str | None, ...] = (None, "balanced")
     view: tuple[str | None, ...] = (None, None, "rbf", "laplacian", "laplacian")
     view_bandwidth: Range = (1.0, 100.0)
     branches: tuple[int, int] = (2, 6)
@@ -125,6 +127,7 @@ class Space:
             "kernel": kernel.config(),
             "eta": chooser.choice("eta", self.eta),
             "lambda2": chooser.log_uniform("lambda2", *self.lambda2),
+            "class_weight": chooser.choice("class_weight", self.class_weight),
         }
 
     def draw(self, chooser: Chooser) -> Setting:
@@ -169,5 +172,6 @@ def describe_setting(setting: Setting) -> str:
     ]
     readout = setting["readout"]
     last = f"{kernel_from_config(readout['kernel'])!r} eta={readout['eta']:g} lambda2={readout['lambda2']:.3g}"
+    last += f" {readout['class_weight']}" if readout["class_weight"] else ""
     start = [setting["normalize"]] if setting["normalize"] else []
     return " | ".join([*start, *layers, last])

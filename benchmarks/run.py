@@ -1,0 +1,58 @@
+"""The paper's tables, one command each; interrupt and repeat at will.
+
+    python benchmarks/run.py table2 --root DATA                       # few labels, all methods
+    python benchmarks/run.py table2 --datasets cora --methods GCN GCKM --seeds 3 --budget 60
+    python benchmarks/run.py table2 --quick                           # every method, cut short: minutes
+    python benchmarks/make_tables.py                                  # Markdown and pictures from the results
+
+Experiments: table2, table3, standard, depth, clustering, ablation, sparsity, statistics, progress.
+Every finished task is a line of JSON in the output folder, with data, split, seed, setting, versions and time;
+tasks that are there are skipped. ``docs/results`` says what each experiment does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from pathlib import Path
+
+from experiments.ablation import Ablation
+from experiments.clustering import Clustering
+from experiments.common import Experiment, Options, file_of
+from experiments.depth import Depth
+from experiments.facts import Progress, Sparsity, Statistics
+from experiments.standard import Standard
+from experiments.table2 import Table2
+from experiments.table3 import Table3
+from store import Row, run_tasks
+
+EXPERIMENTS: dict[str, type[Experiment]] = {
+    kind.name: kind for kind in (Table2, Table3, Standard, Depth, Clustering, Ablation, Sparsity, Statistics, Progress)
+}
+
+
+def main(arguments: list[str] | None = None) -> list[Row]:
+    """Run what the command line asks for; returns its rows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("experiment", choices=EXPERIMENTS)
+    parser.add_argument("--datasets", nargs="*", help="default: those of the paper")
+    parser.add_argument("--methods", nargs="*", help="default: all")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of a search")
+    parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the results")
+    parser.add_argument("--quick", action="store_true", help="one seed, few settings, searches of 5 seconds")
+    args = parser.parse_args(arguments)
+    kind = EXPERIMENTS[args.experiment]
+    args.datasets = args.datasets or list(kind.default_datasets)
+    if args.quick:
+        args.seeds, args.budget = 1, min(args.budget, 5.0)
+    experiment = kind(Options.of(args))
+    path = file_of(args.out, args.experiment, args.quick)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Sparse (CSR|invariant).*")
+        return run_tasks(experiment.tasks(), experiment.run, path, experiment.describe)
+
+
+if __name__ == "__main__":
+    main()

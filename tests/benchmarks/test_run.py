@@ -1,0 +1,100 @@
+"""The paper's tables on a tiny graph."""
+
+import json
+
+import pytest
+import run
+import torch
+from experiments import common
+from experiments.facts import readout_system
+from store import read, run_tasks
+
+from torch_gckm import SemiSupRKMReadout
+from torch_gckm.kernels import RBF
+
+
+@pytest.fixture
+def tiny(monkeypatch, graph):
+    """Every dataset is the tiny graph, with the masks that each split has."""
+
+    def load(name, root=None, *, split=None, transform=None):
+        data = graph.clone()
+        labelled = data.train_mask.nonzero().view(-1)
+        data.val_mask = torch.zeros_like(data.train_mask).index_fill(0, labelled[::5], True)
+        if split == "few_labels_folds":
+            val = torch.stack([torch.zeros_like(data.train_mask).index_fill(0, labelled[i::3], True) for i in range(3)])
+            data.train_mask, data.val_mask = (data.train_mask & ~val).t(), val.t()
+        elif split == "few_labels":
+            data.val_mask = torch.zeros_like(data.train_mask)
+        else:
+            data.train_mask = data.train_mask & ~data.val_mask
+        return data if transform is None else transform(data)
+
+    monkeypatch.setattr(common, "load", load)
+    monkeypatch.setattr("baselines.training.MAX_EPOCHS", 10)
+    monkeypatch.setattr("baselines.svm.POWERS", (-1, 0))
+    monkeypatch.setattr("experiments.clustering.CHANNELS", (6, 4))
+    for module, name in (("table2", "FEW_LABELS"), ("ablation", "FEW_LABELS"), ("table3", "FEW_VALIDATION")):
+        monkeypatch.setattr(f"experiments.{module}.{name}", {"cora": {"hidden_channels": (6, 4)}})
+
+
+def quick(experiment, tmp_path, *more):
+    return run.main([experiment, "--quick", "--budget", "0.2", "--datasets", "cora", "--out", str(tmp_path), *more])
+
+
+@pytest.mark.parametrize("experiment", ["table2", "table3", "standard", "depth", "clustering", "ablation"])
+def test_tables(tiny, tmp_path, experiment):
+    rows = quick(experiment, tmp_path)
+    assert len(rows) >= 3
+    for row in rows:
+        assert all(0.0 <= value <= 100.0 for found in row["accuracy"].values() for value in found), row
+        assert row["seconds"] >= 0.0
+        assert row["torch"] == torch.__version__
+    again = quick(experiment, tmp_path)
+    assert again == rows
+
+
+def test_chosen_methods(tiny, tmp_path):
+    rows = quick("table2", tmp_path, "--methods", "GCN", "LabelPropagation")
+    assert [row["method"] for row in rows] == ["GCN", "LabelPropagation"]
+    with pytest.raises(SystemExit, match="unknown methods GIN"):
+        quick("table2", tmp_path, "--methods", "GIN")
+
+
+def test_statistics(tiny, tmp_path):
+    (row,) = quick("statistics", tmp_path)
+    assert row["nodes"] == 60
+    assert row["homophily"] > 0.5
+
+
+def test_the_system_is_the_readouts(graph):
+    """The paper's matrix, applied to R H, gives S'L C / lambda2."""
+    x, mask, lambda2 = graph.x.double(), graph.train_mask, 0.1
+    readout = SemiSupRKMReadout(12, 3, RBF(2.0), lambda2=lambda2, gram="dense").double()
+    with torch.no_grad():
+        readout(x, graph.y, mask)
+    kernel = RBF(2.0)(x).detach()
+    r = 1 / kernel.sum(dim=1) - mask.double() / lambda2
+    codes = torch.where(mask[:, None], readout.codes[graph.y], 0.0) / lambda2
+    expected = codes - r[:, None] * codes.sum(dim=0) / r.sum()
+    found = readout_system(kernel, mask, lambda2) @ (r[:, None] * readout.h.detach())
+    assert torch.allclose(found, expected, atol=1e-8)
+
+
+def test_results_are_resumed(tmp_path):
+    file, calls = tmp_path / "rows.jsonl", []
+
+    def work(task):
+        calls.append(task["seed"])
+        if task["seed"] == 2 and len(calls) < 4:
+            raise KeyboardInterrupt
+        return {"value": task["seed"] ** 2}
+
+    tasks = [{"name": "a", "seed": seed} for seed in range(4)]
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(tasks, work, file, str)
+    rows = run_tasks(tasks, work, file, lambda row: str(row["value"]))
+    assert calls == [0, 1, 2, 2, 3]
+    assert [row["value"] for row in rows] == [0, 1, 4, 9]
+    assert [json.loads(line)["seed"] for line in file.read_text().splitlines()] == [0, 1, 2, 3]
+    assert read(tmp_path / "none.jsonl") == []

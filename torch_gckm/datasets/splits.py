@@ -1,0 +1,137 @@
+"""Random and fixed splits as PyG transforms; the same seed makes the same split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Union
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+Nodes = Union[Tensor, Sequence[int]]
+
+
+class PerClassSplit(BaseTransform):  # type: ignore[misc]
+    """So many training nodes of every class, chosen at random.
+
+    Args:
+        num_train: Training nodes of every class, or one number a class.
+        num_val: Validation nodes of every class.
+        num_test: Test nodes in all; ``None`` for all that are left.
+        seed: The seed of the choice.
+    """
+
+    def __init__(
+        self, num_train: int | Sequence[int] = 20, num_val: int = 0, num_test: int | None = None, seed: int = 0
+    ) -> None:
+        self.num_train, self.num_val, self.num_test, self.seed = num_train, num_val, num_test, seed
+
+    def forward(self, data: Data) -> Data:
+        """Set the masks."""
+        order, classes = _known_at_random(data, self.seed), int(data.y.max()) + 1
+        counts = [self.num_train] * classes if isinstance(self.num_train, int) else [int(n) for n in self.num_train]
+        if len(counts) != classes:
+            raise ValueError(f"'num_train' has {len(counts)} numbers for {classes} classes")
+        train, val = [], []
+        for number, count in enumerate(counts):
+            members = order[data.y[order] == number]
+            if members.numel() < count + self.num_val:
+                raise ValueError(f"class {number} has {members.numel()} nodes; {count + self.num_val} are asked for")
+            train.append(members[:count])
+            val.append(members[count : count + self.num_val])
+        return _set_masks(data, torch.cat(train), torch.cat(val), order, self.num_test)
+
+
+class FewLabelSplit(BaseTransform):  # type: ignore[misc]
+    """A few training nodes, chosen at random, with every class among them.
+
+    Args:
+        num_train: Training nodes in all; at least one a class.
+        num_val: Validation nodes in all.
+        num_test: Test nodes in all; ``None`` for all that are left.
+        seed: The seed of the choice.
+    """
+
+    def __init__(self, num_train: int, num_val: int = 0, num_test: int | None = None, seed: int = 0) -> None:
+        self.num_train, self.num_val, self.num_test, self.seed = num_train, num_val, num_test, seed
+
+    def forward(self, data: Data) -> Data:
+        """Set the masks."""
+        order = _known_at_random(data, self.seed)
+        firsts = [(data.y[order] == number).nonzero()[:1].view(-1) for number in data.y[order].unique().tolist()]
+        first = torch.cat(firsts)
+        if self.num_train < first.numel():
+            raise ValueError(f"'num_train' is {self.num_train}, but there are {first.numel()} classes")
+        is_rest = torch.ones_like(order, dtype=torch.bool).index_fill(0, first, False)
+        order = torch.cat([order[first], order[is_rest]])
+        train, val = order[: self.num_train], order[self.num_train : self.num_train + self.num_val]
+        return _set_masks(data, train, val, order, self.num_test)
+
+
+class PercentageSplit(BaseTransform):  # type: ignore[misc]
+    """Shares of all nodes, chosen at random; what is left is for testing.
+
+    Args:
+        train: The share of training nodes; the paper's standard split of Chameleon and Squirrel has 2.5 %.
+        val: The share of validation nodes.
+        seed: The seed of the choice.
+    """
+
+    def __init__(self, train: float = 0.025, val: float = 0.025, seed: int = 0) -> None:
+        if not (0.0 < train <= 1.0 and 0.0 <= val <= 1.0 and train + val <= 1.0):
+            raise ValueError(f"shares of training and validation nodes must add up to at most 1, got {train} and {val}")
+        self.train, self.val, self.seed = train, val, seed
+
+    def forward(self, data: Data) -> Data:
+        """Set the masks."""
+        order = _known_at_random(data, self.seed)
+        count, stop = round(self.train * order.numel()), round((self.train + self.val) * order.numel())
+        return _set_masks(data, order[:count], order[count:stop], order, None)
+
+
+class FixedSplit(BaseTransform):  # type: ignore[misc]
+    """Given nodes, as boolean masks or node numbers.
+
+    Args:
+        train: Training nodes.
+        val: Validation nodes.
+        test: Test nodes; ``None`` for all others with a known label.
+    """
+
+    def __init__(self, train: Nodes, val: Nodes = (), test: Nodes | None = None) -> None:
+        self.train, self.val, self.test = train, val, test
+
+    def forward(self, data: Data) -> Data:
+        """Set the masks."""
+        train, val = _numbers(self.train), _numbers(self.val)
+        if self.test is None:
+            return _set_masks(data, train, val, (data.y.view(-1) >= 0).nonzero().view(-1), None)
+        data.train_mask, data.val_mask = _mask(data, train), _mask(data, val)
+        data.test_mask = _mask(data, _numbers(self.test))
+        return data
+
+
+def _known_at_random(data: Data, seed: int) -> Tensor:
+    order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(seed))
+    known: Tensor = data.y.view(-1)[order] >= 0
+    return order[known]
+
+
+def _numbers(nodes: Nodes) -> Tensor:
+    given = torch.as_tensor(nodes)
+    return given.nonzero().view(-1) if given.dtype == torch.bool else given.long()
+
+
+def _mask(data: Data, nodes: Tensor) -> Tensor:
+    return torch.zeros(data.num_nodes, dtype=torch.bool).index_fill(0, nodes, True)
+
+
+def _set_masks(data: Data, train: Tensor, val: Tensor, order: Tensor, num_test: int | None) -> Data:
+    data.train_mask, data.val_mask = _mask(data, train), _mask(data, val)
+    rest = order[~(data.train_mask | data.val_mask)[order]]
+    if num_test is not None and rest.numel() < num_test:
+        raise ValueError(f"'num_test' is {num_test}, but only {rest.numel()} nodes are left")
+    data.test_mask = _mask(data, rest if num_test is None else rest[:num_test])
+    return data
