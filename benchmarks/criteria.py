@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from experiments.common import seen_by
 from scipy.stats import spearmanr
-from selection import hidden_labels, split_like
 from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
 from torch_gckm import GCKM, __version__
-from torch_gckm.datasets import load
+from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.nn.coding import class_similarity
 from torch_gckm.select import Space
 from torch_gckm.select.criteria import Ranking
@@ -56,7 +56,7 @@ class Setup:
         self.data = load(name, root)
         self.classes = int(self.data.y.max()) + 1
         self.splits: list[tuple[int, Data]] = [
-            (labels, split_like(self.data, torch.full((self.classes,), labels), FIRST_SPLIT + seed))
+            (labels, PerClassSplit(labels, seed=FIRST_SPLIT + seed)(self.data.clone()))
             for labels in LABELS
             for seed in range(splits)
         ]
@@ -65,7 +65,7 @@ class Setup:
         """For every split and setting, the trial and the class scores."""
         torch.set_num_threads(1)
         fits = SharedFits(self.data, self.classes, ROUGH)
-        evaluators = [KeepingEvaluator(fits, hidden_labels(split)) for _, split in self.splits]
+        evaluators = [KeepingEvaluator(fits, seen_by(split, split.train_mask)) for _, split in self.splits]
         found = []
         with quiet():
             for number in numbers:
@@ -124,7 +124,7 @@ def run(name: str, root: str | None, splits: int, settings: int) -> list[dict[st
     for place, (labels, data) in enumerate(setup.splits):
         own = [(trial, scores) for at, trial, scores in found if at == place]
         scores = torch.from_numpy(np.stack([part for _, part in own]))
-        judged = judge(Evaluator(fits, hidden_labels(data)), [trial for trial, _ in own], scores, data)
+        judged = judge(Evaluator(fits, seen_by(data, data.train_mask)), [trial for trial, _ in own], scores, data)
         seed = FIRST_SPLIT + place % splits
         rows += [{"dataset": name, "labels": labels, "split": seed, "criterion": c, **v} for c, v in judged.items()]
     return rows

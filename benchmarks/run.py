@@ -5,7 +5,8 @@
     python benchmarks/run.py table2 --quick                           # every method, cut short: minutes
     python benchmarks/make_tables.py                                  # Markdown and pictures from the results
 
-Experiments: table2, table3, standard, depth, clustering, ablation, sparsity, statistics, progress.
+Experiments: table2, table3, standard, depth, clustering, ablation, sparsity, statistics, progress,
+qualitative.
 Every finished task is a line of JSON in the output folder, with data, split, seed, setting, versions and time;
 tasks that are there are skipped. ``docs/results`` says what each experiment does.
 """
@@ -21,13 +22,15 @@ from experiments.clustering import Clustering
 from experiments.common import Experiment, Options, file_of
 from experiments.depth import Depth
 from experiments.facts import Progress, Sparsity, Statistics
+from experiments.qualitative import Qualitative
 from experiments.standard import Standard
 from experiments.table2 import Table2
 from experiments.table3 import Table3
 from store import Row, run_tasks
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
-    kind.name: kind for kind in (Table2, Table3, Standard, Depth, Clustering, Ablation, Sparsity, Statistics, Progress)
+    kind.name: kind
+    for kind in (Table2, Table3, Standard, Depth, Clustering, Ablation, Sparsity, Statistics, Progress, Qualitative)
 }
 
 

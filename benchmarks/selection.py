@@ -14,8 +14,6 @@ Each finished task is a line of the results file; tasks that are there already a
 """
 
 import argparse
-import json
-import platform
 import time
 import warnings
 from pathlib import Path
@@ -23,13 +21,13 @@ from typing import Any
 
 import torch
 from baselines.gnn import MODELS, RECIPES, train_gnn
+from experiments.common import seen_by
 from scipy.stats import spearmanr
+from store import run_tasks
 from torch import Tensor
 from torch_geometric.data import Data
-from tqdm import tqdm
 
-from torch_gckm import __version__
-from torch_gckm.datasets import load
+from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.select import SearchResult, search
 from torch_gckm.select.criteria import Ranking
 
@@ -57,16 +55,6 @@ def tasks(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [task for task in found if task["part"] in args.parts]
 
 
-def split_like(data: Data, counts: Tensor, seed: int) -> Data:
-    """Random training nodes, so many of every class; all others are test nodes."""
-    order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(seed))
-    chosen = [order[data.y[order] == c][:count] for c, count in enumerate(counts.tolist())]
-    data = data.clone()
-    data.train_mask = torch.zeros(data.num_nodes, dtype=torch.bool).index_fill(0, torch.cat(chosen), True)
-    data.val_mask, data.test_mask = torch.zeros_like(data.train_mask), ~data.train_mask
-    return data
-
-
 def data_of(task: dict[str, Any], root: str | None) -> Data:
     data = load(task["dataset"], root, split="few_labels")
     counts = torch.bincount(data.y[data.train_mask], minlength=int(data.y.max()) + 1)
@@ -74,20 +62,12 @@ def data_of(task: dict[str, Any], root: str | None) -> Data:
         return data
     if task["part"] == "curve":
         counts = torch.full_like(counts, task["labels"])
-    return split_like(data, counts, task["split"])
-
-
-def hidden_labels(data: Data) -> Data:
-    """The graph as a user has it: labels of training nodes alone."""
-    seen = data.clone()
-    seen.y = torch.where(data.train_mask, data.y, -1)
-    del seen.test_mask, seen.val_mask
-    return seen
+    return PerClassSplit(counts.tolist(), seed=task["split"])(data)
 
 
 def run(task: dict[str, Any], root: str | None) -> dict[str, Any]:
     data = data_of(task, root)
-    seen, classes = hidden_labels(data), int(data.y.max()) + 1
+    seen, classes = seen_by(data, data.train_mask), int(data.y.max()) + 1
     accuracy, seconds = {}, {}
 
     def test_accuracy(predicted: Tensor) -> float:
@@ -131,6 +111,11 @@ def correlations(result: SearchResult, test_accuracy: Any) -> dict[str, float]:
     return found
 
 
+def describe(row: dict[str, Any]) -> str:
+    shown = "  ".join(f"{name} {value:.1f}" for name, value in row["accuracy"].items())
+    return f"{row['settings']} settings  {shown}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
@@ -144,19 +129,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/selection.jsonl"))
     args = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*Sparse CSR.*|.*sparse.*")
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    lines = args.out.read_text().splitlines() if args.out.exists() else []
-    done = [json.loads(line) for line in lines]
-    todo = [task for task in tasks(args) if not any(all(row.get(k) == v for k, v in task.items()) for row in done)]
-    for task in (bar := tqdm(todo, unit="task")):
-        bar.set_description(" ".join(str(value) for value in task.values()))
-        row = run(task, args.root)
-        row["version"], row["torch"] = __version__, torch.__version__
-        row["machine"] = f"{platform.machine()}, {torch.get_num_threads()} threads"
-        with args.out.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        shown = "  ".join(f"{name} {value:.1f}" for name, value in row["accuracy"].items())
-        tqdm.write(f"{bar.desc} {row['settings']} settings  {shown}")
+    run_tasks(tasks(args), lambda task: run(task, args.root), args.out, describe)
 
 
 if __name__ == "__main__":

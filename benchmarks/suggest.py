@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from selection import hidden_labels, split_like
+from experiments.common import seen_by
 from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
 from torch_gckm import __version__
-from torch_gckm.datasets import load
+from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.select import GCKMEnsemble, search
 
 WAYS = ("suggest", "doubt", "random")
 
 
 def fit(data: Data, classes: int, settings: int) -> GCKMEnsemble:
-    seen = hidden_labels(data)
+    seen = seen_by(data, data.train_mask)
     return search(seen, budget=None, max_settings=settings, num_classes=classes, progress=False).ensemble()
 
 
@@ -45,7 +45,7 @@ def chosen_by(way: str, ensemble: GCKMEnsemble, data: Data, count: int, seed: in
 def run(name: str, root: str | None, seed: int, settings: int) -> dict[str, Any]:
     data = load(name, root)
     classes = int(data.y.max()) + 1
-    data = split_like(data, torch.full((classes,), 2), seed)
+    data = PerClassSplit(2, seed=seed)(data)
     first = fit(data, classes, settings)
     added = {way: chosen_by(way, first, data, 2 * classes, seed) for way in WAYS}
     test = ~data.train_mask

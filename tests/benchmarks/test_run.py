@@ -2,11 +2,13 @@
 
 import json
 
+import make_tables
 import pytest
 import run
 import torch
 from experiments import common
 from experiments.facts import readout_system
+from experiments.qualitative import CHANGES
 from store import read, run_tasks
 
 from torch_gckm import SemiSupRKMReadout
@@ -34,8 +36,10 @@ def tiny(monkeypatch, graph):
     monkeypatch.setattr("baselines.training.MAX_EPOCHS", 10)
     monkeypatch.setattr("baselines.svm.POWERS", (-1, 0))
     monkeypatch.setattr("experiments.clustering.CHANNELS", (6, 4))
-    for module, name in (("table2", "FEW_LABELS"), ("ablation", "FEW_LABELS"), ("table3", "FEW_VALIDATION")):
-        monkeypatch.setattr(f"experiments.{module}.{name}", {"cora": {"hidden_channels": (6, 4)}})
+    for module, name in (("table2", "FEW_LABELS"), ("ablation", "FEW_LABELS"), ("facts", "FEW_LABELS"),
+                         ("table3", "FEW_VALIDATION")):  # fmt: skip
+        settings = {"hidden_channels": (6, 4), "lambda2": 0.1}
+        monkeypatch.setattr(f"experiments.{module}.{name}", {"cora": settings})
 
 
 def quick(experiment, tmp_path, *more):
@@ -50,8 +54,34 @@ def test_tables(tiny, tmp_path, experiment):
         assert all(0.0 <= value <= 100.0 for found in row["accuracy"].values() for value in found), row
         assert row["seconds"] >= 0.0
         assert row["torch"] == torch.__version__
-    again = quick(experiment, tmp_path)
-    assert again == rows
+    assert quick(experiment, tmp_path) == rows
+    text = rendered(tmp_path)
+    assert all(row["method"] in text for row in rows)
+
+
+def rendered(folder):
+    return make_tables.main(["--results", str(folder), "--pictures", str(folder), "--quick"])
+
+
+def test_sparsity_and_progress(tiny, tmp_path):
+    (row,) = quick("sparsity", tmp_path)
+    assert 0.0 <= row["small"]["1e-05"] <= row["small"]["0.01"] <= 1.0
+    rows = quick("progress", tmp_path)
+    assert [row["start"] for row in rows] == ["kernel_pca", "random"]
+    assert len(rows[0]["history"]["test_acc"]) == 4
+    assert "training_progress.png" in rendered(tmp_path)
+    assert (tmp_path / "training_progress.png").exists()
+
+
+def test_what_methods_react_to(tmp_path):
+    """The paper's Table 1 for the methods whose answers are beyond doubt."""
+    rows = {row["method"]: row for row in run.main(["qualitative", "--out", str(tmp_path)])}
+    seen = {name: tuple(row[key] for key in CHANGES) for name, row in rows.items()}
+    assert seen["GCKM"] == (True, True, True, True)
+    assert seen["SVM-RBF"] == seen["MLP"] == (True, False, False, False)
+    assert seen["SVM-DIFF"] == (False, True, True, True)
+    assert seen["SVM-WWL"] == (True, True, True, False)
+    assert seen["GCN"][:2] == (True, True)
 
 
 def test_chosen_methods(tiny, tmp_path):

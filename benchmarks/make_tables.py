@@ -1,0 +1,199 @@
+"""Markdown tables and pictures from the results of ``run.py``, next to the paper's numbers.
+
+    python benchmarks/make_tables.py --results out --pictures out
+
+A cell is a mean over seeds, folds or splits, with the half width of its 95 % interval where there are several,
+and in brackets what the paper has. Experiments that were not run are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import paper_numbers as paper
+from store import Row, read
+
+Rows = list[Row]
+Part = tuple[str, str]  # A method, and which of its numbers.
+
+
+def interval(values: Sequence[float]) -> str:
+    """The mean and half the width of its 95 % interval."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return f"{mean:.1f}"
+    return f"{mean:.1f} ± {1.96 * statistics.stdev(values) / math.sqrt(len(values)):.1f}"
+
+
+def printed(cell: paper.Cell | None) -> str:
+    """A number of the paper in brackets."""
+    if cell is None:
+        return ""
+    return f" ({cell[0]:.1f} ± {cell[1]:.1f})" if isinstance(cell, tuple) else f" ({cell:.1f})"
+
+
+def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    rule = ["---"] * len(header)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *lines)) + "\n"
+
+
+def unique(values: Sequence[Any]) -> list[Any]:
+    """Each value once, in the order of their first occurrence."""
+    return list(dict.fromkeys(values))
+
+
+def by_dataset(rows: Rows, numbers: dict[str, paper.Column]) -> str:
+    """Methods down, graphs across; the paper's number stands beside the first of a method's numbers."""
+    names = unique([row["dataset"] for row in rows])
+    parts: list[Part] = unique([(row["method"], kind) for row in rows for kind in row["accuracy"]])
+    several = {method for method, _ in parts if sum(part[0] == method for part in parts) > 1}
+    lines = []
+    for method, kind in parts:
+        first = next(part for part in parts if part[0] == method) == (method, kind)
+        line = [f"{method}, {kind}" if method in several else method]
+        for name in names:
+            found = [row for row in rows if row["dataset"] == name and row["method"] == method]
+            values = [value for row in found for value in row["accuracy"].get(kind, [])]
+            known = numbers.get(name, {}).get(method) if first else None
+            line.append((interval(values) if values else "-") + printed(known))
+        lines.append(line)
+    return table(["", *names], lines)
+
+
+def table2(rows: Rows, pictures: Path) -> str:
+    return by_dataset(rows, paper.TABLE2)
+
+
+def standard(rows: Rows, pictures: Path) -> str:
+    return by_dataset(rows, paper.STANDARD)
+
+
+def clustering(rows: Rows, pictures: Path) -> str:
+    return by_dataset(rows, paper.CLUSTERING)
+
+
+def ablation(rows: Rows, pictures: Path) -> str:
+    return by_dataset(rows, paper.ABLATION)
+
+
+def table3(rows: Rows, pictures: Path) -> str:
+    sizes = sorted({row["val_labels"] for row in rows})
+    lines = []
+    for name in unique([row["dataset"] for row in rows]):
+        for method in unique([row["method"] for row in rows if row["dataset"] == name]):
+            line = [name, method]
+            for size in sizes:
+                chosen = [r for r in rows if (r["dataset"], r["method"], r["val_labels"]) == (name, method, size)]
+                values = [value for row in chosen for value in list(row["accuracy"].values())[-1]]
+                known = paper.TABLE3.get(name, {}).get(method, {}).get(size)
+                line.append((interval(values) if values else "-") + printed(known))
+            lines.append(line)
+    return table(["", "", *(f"{size} validation labels a class" for size in sizes)], lines)
+
+
+def depth(rows: Rows, pictures: Path) -> str:
+    depths = sorted({row["depth"] for row in rows})
+    lines = []
+    for name in unique([row["dataset"] for row in rows]):
+        for method in unique([row["method"] for row in rows]):
+            own = [row for row in rows if (row["dataset"], row["method"]) == (name, method)]
+            chosen = {d: [row for row in own if row["depth"] == d] for d in depths}
+            known = paper.DEPTH.get(method, {}) if name == "cora" else {}
+            cells = []
+            for d, part in chosen.items():
+                values = [value for row in part for found in row["accuracy"].values() for value in found]
+                cells.append(interval(values) + printed(known.get(d)))
+            lines.append([f"{name}, {method}", *cells])
+            seconds = [statistics.fmean(row["seconds"] for row in part) for part in chosen.values()]
+            lines.append([f"{name}, {method}, seconds", *(f"{value:.1f}" for value in seconds)])
+    return table(["layers", *map(str, depths)], lines)
+
+
+def sparsity(rows: Rows, pictures: Path) -> str:
+    shares = list(rows[0]["small"])
+    lines = [[row["dataset"], *(f"{100 * row['small'][share]:.1f} %" for share in shares)] for row in rows]
+    return table(["entries below, relative to the largest", *shares], lines)
+
+
+def statistics_table(rows: Rows, pictures: Path) -> str:
+    lines = []
+    for row in rows:
+        numbers = [row[key] for key in ("nodes", "edges", "features", "classes", "homophily")]
+        known = paper.STATISTICS.get(row["dataset"])
+        note = f" ({known[4]:.3f})" if known else ""
+        lines.append([row["dataset"], *(f"{number:,}" for number in numbers[:4]), f"{numbers[4]:.3f}{note}"])
+    return table(["", "nodes", "edges", "features", "classes", "homophily"], lines)
+
+
+def progress(rows: Rows, pictures: Path) -> str:
+    """Pictures: accuracies and scores, the objective and the orthogonality error of every step."""
+    figure, panels = plt.subplots(3, len(rows), figsize=(4.2 * len(rows), 8), squeeze=False, layout="constrained")
+    curves = {"train_acc": "training", "val_acc": "validation", "test_acc": "test", "cosine": "cosine score"}
+    for column, row in enumerate(rows):
+        history = row["history"]
+        top, middle, bottom = panels[:, column]
+        for key, label in curves.items():
+            top.plot(history["step"], [100 * value for value in history[key]], label=label)
+        top.plot(0, 100 * history["leave_one_out"][0], "kx", label="leave-one-out, step 0")
+        top.axvline(row["best_step"], color="grey", lw=0.8, ls=":")
+        start = "kernel PCA" if row["start"] == "kernel_pca" else "random start"
+        top.set(title=f"{row['dataset']}, {start}", ylim=(0, 103))
+        middle.plot(history["step"], history["loss"])
+        bottom.semilogy(history["step"], history["orthogonality"])
+        bottom.set_xlabel("step")
+        for panel in (top, middle, bottom):
+            panel.grid(alpha=0.3)
+    for panel, label in zip(panels[:, 0], ("%", "objective", "orthogonality error"), strict=True):
+        panel.set_ylabel(label)
+    panels[0][0].legend(fontsize=8)
+    pictures.mkdir(parents=True, exist_ok=True)
+    figure.savefig(pictures / "training_progress.png", dpi=120)
+    return f"![Training progress]({pictures / 'training_progress.png'})\n"
+
+
+def qualitative(rows: Rows, pictures: Path) -> str:
+    keys = ("attributes", "structure", "directed", "weighted")
+    return table(["reacts to", *keys], [[row["method"], *("yes" if row[k] else "no" for k in keys)] for row in rows])
+
+
+TABLES: dict[str, Callable[[Rows, Path], str]] = {
+    "table2": table2,
+    "table3": table3,
+    "standard": standard,
+    "depth": depth,
+    "clustering": clustering,
+    "ablation": ablation,
+    "sparsity": sparsity,
+    "statistics": statistics_table,
+    "progress": progress,
+    "qualitative": qualitative,
+}
+
+
+def main(arguments: list[str] | None = None) -> str:
+    """Print all tables; returns them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("out"), help="folder of the results")
+    parser.add_argument("--pictures", type=Path, default=Path("out"), help="folder of the pictures")
+    parser.add_argument("--quick", action="store_true", help="the results of quick runs")
+    args = parser.parse_args(arguments)
+    texts = []
+    for name, render in TABLES.items():
+        rows = read(args.results / f"{name}{'_quick' if args.quick else ''}.jsonl")
+        if rows:
+            machine = unique([row["machine"] for row in rows])
+            texts.append(f"## {name}\n\nOn {', '.join(machine)}.\n\n{render(rows, args.pictures)}")
+    text = "\n".join(texts)
+    print(text)
+    return text
+
+
+if __name__ == "__main__":
+    main()
