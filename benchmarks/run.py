@@ -28,10 +28,8 @@ from experiments.table2 import Table2
 from experiments.table3 import Table3
 from store import Row, run_tasks
 
-EXPERIMENTS: dict[str, type[Experiment]] = {
-    kind.name: kind
-    for kind in (Table2, Table3, Standard, Depth, Clustering, Ablation, Sparsity, Statistics, Progress, Qualitative)
-}
+KINDS = (Table2, Table3, Standard, Depth, Clustering, Ablation, Sparsity, Statistics, Progress, Qualitative)
+EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in KINDS}
 
 
 def main(arguments: list[str] | None = None) -> list[Row]:

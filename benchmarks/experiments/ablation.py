@@ -44,11 +44,10 @@ class Ablation(Experiment):
         name, method = task["dataset"], task["method"]
         if method in ("kernel PCA", "random start"):
             return self._start(name, method)
-        data = Standard(self.options)._split(name, task["split"])
+        data = Standard(self.options).split(name, task["split"])
         if method == "Semi-SupRKM":
             return self._shallow(data)
-        seen = seen_by(data, data.train_mask | data.val_mask)
-        seen.train_mask, seen.val_mask = data.train_mask, data.val_mask
+        seen = seen_by(data, data.train_mask, data.val_mask)
         space = paper_space(name, view=False, **({"aggregations": ("none",)} if method == "GCKM-NoAggr" else {}))
         result, seconds = timed(lambda: searched(seen, data, task["budget"], 0, space, "val_acc"))
         found = {"best one": [percent(result.model().predict(), data)]}

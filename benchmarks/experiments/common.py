@@ -100,11 +100,13 @@ def timed(function: Callable[[], T]) -> tuple[T, float]:
     return result, time.perf_counter() - start
 
 
-def seen_by(data: Data, mask: Tensor) -> Data:
-    """The graph with no labels but those of some nodes, which are its training nodes."""
+def seen_by(data: Data, train: Tensor, val: Tensor | None = None) -> Data:
+    """The graph with no labels but those of some nodes, which are its training and validation nodes."""
     seen = data.clone()
-    seen.y, seen.train_mask = torch.where(mask, data.y, -1), mask
+    seen.y, seen.train_mask = torch.where(train if val is None else train | val, data.y, -1), train
     del seen.test_mask, seen.val_mask
+    if val is not None:
+        seen.val_mask = val
     return seen
 
 

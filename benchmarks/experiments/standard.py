@@ -34,7 +34,7 @@ class Standard(Experiment):
 
     def run(self, task: Task) -> Row:
         name, method, quick = task["dataset"], task["method"], self.options.quick
-        data = self._split(name, task["split"])
+        data = self.split(name, task["split"])
         if method in NETWORKS:
             count = 1 if quick or name not in CITATIONS else self.options.seeds
             seeds, grid = range(count), GRID[:1] if quick else GRID
@@ -44,8 +44,7 @@ class Standard(Experiment):
         if method == "GCKM without validation":
             seen, criterion, space = seen_by(data, data.train_mask), "auto", None
         else:
-            seen = seen_by(data, data.train_mask | data.val_mask)
-            seen.train_mask, seen.val_mask, criterion = data.train_mask, data.val_mask, "val_acc"
+            seen, criterion = seen_by(data, data.train_mask, data.val_mask), "val_acc"
             space = paper_space(name, view=False) if method == "GCKM" else None
         result, seconds = timed(lambda: searched(seen, data, task["budget"], task["seed"], space, criterion))
         found = {"best one": [percent(result.model().predict(), data)]}
@@ -53,7 +52,8 @@ class Standard(Experiment):
             found["ensemble"] = [percent(result.ensemble().predict(), data)]
         return {"accuracy": found, "settings": len(result), "seconds": seconds}
 
-    def _split(self, name: str, split: int) -> Data:
+    def split(self, name: str, split: int) -> Data:
+        """The public split of a graph, or a random one."""
         if name in CITATIONS:
             return self.load(name, "public")
         return self.load(name, transform=PercentageSplit(0.025, 0.025, seed=split))

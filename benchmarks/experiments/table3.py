@@ -61,8 +61,7 @@ class Table3(Experiment):
             monitor = "combined" if size else "cosine"
             return fit_authors(data, FEW_VALIDATION[name], steps=2 if quick else 5, monitor=monitor)
         if method == "GCKM":
-            seen = seen_by(data, data.train_mask | data.val_mask)
-            seen.train_mask, seen.val_mask = data.train_mask, data.val_mask
+            seen = seen_by(data, data.train_mask, data.val_mask)
             criterion, space = "combined" if size else "cosine", paper_space(name, view=False)
             result, seconds = timed(lambda: searched(seen, data, task["budget"], task["seed"], space, criterion))
             found = {criterion: [percent(result.model().predict(), data)]}
