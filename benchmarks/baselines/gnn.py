@@ -8,7 +8,7 @@ rows of the features sum to one, dropout before both layers, weight decay on the
 from torch import Tensor
 from torch_geometric.data import Data
 
-from baselines.training import Recipe, Trainer
+from baselines.training import NetworkTrainer, Recipe
 
 MODELS = {"gcn": "GCN", "appnp": "APPNP"}
 RECIPES = {"tutorial": Recipe(drop=(0.0, 0.5)), "example": Recipe(unit_rows=True, decay_last=False)}
@@ -24,4 +24,4 @@ def train_gnn(name: str, data: Data, seed: int, recipe: str = "tutorial") -> Ten
         seed: The seed of weights and dropout.
         recipe: One of ``RECIPES``.
     """
-    return Trainer(data, MODELS[name]).train(RECIPES[recipe], seed, data.train_mask, epochs=EPOCHS).predicted
+    return NetworkTrainer(data, MODELS[name]).train(RECIPES[recipe], seed, data.train_mask, epochs=EPOCHS).predicted

@@ -67,7 +67,7 @@ class Run:
     val: float
 
 
-class Trainer:
+class NetworkTrainer:
     """Trains networks on one graph, whose sparse matrices it makes once.
 
     Args:

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from baselines.networks import NETWORKS
 from baselines.propagation import ALPHAS, correct_and_smooth, propagate_labels
 from baselines.svm import KERNELS, tune
-from baselines.training import GRID, Recipe, Run, Trainer
+from baselines.training import GRID, NetworkTrainer, Recipe, Run
 
 Folds = list[tuple[Tensor, Tensor]]
 SMOOTHED = "MLP"  # The network that C&S smooths.
@@ -57,7 +57,7 @@ def cross_validate(name: str, data: Data, folds: Folds, seeds: Sequence[int], gr
             data, folds, [data.x] * (len(folds) + 1), lambda train, _, a: propagate_labels(data, train, a)
         )
     if name == "C&S":
-        trainer, recipe = Trainer(data, SMOOTHED), grid[0]
+        trainer, recipe = NetworkTrainer(data, SMOOTHED), grid[0]
         runs = [trainer.train(recipe, 0, train, val) for train, val in folds]
         runs.append(trainer.train(recipe, 0, _labelled(folds), epochs=_mean_epoch(runs)))
         soft = [run.probabilities for run in runs]
@@ -70,7 +70,7 @@ BASELINES = (*KERNELS, *NETWORKS, "LabelPropagation", "C&S")
 
 def validate(name: str, data: Data, seeds: Sequence[int], grid: Sequence[Recipe] = GRID) -> Outcome:
     """Tune a network by its validation nodes; the first seed chooses, all are reported."""
-    trainer = Trainer(data, name)
+    trainer = NetworkTrainer(data, name)
     runs = {recipe: trainer.train(recipe, seeds[0], data.train_mask, data.val_mask) for recipe in grid}
     recipe = max(runs, key=lambda key: runs[key].val)
     others = [trainer.train(recipe, seed, data.train_mask, data.val_mask) for seed in seeds[1:]]
@@ -79,7 +79,7 @@ def validate(name: str, data: Data, seeds: Sequence[int], grid: Sequence[Recipe]
 
 
 def _network(name: str, data: Data, folds: Folds, seeds: Sequence[int], grid: Sequence[Recipe]) -> Outcome:
-    trainer = Trainer(data, name)
+    trainer = NetworkTrainer(data, name)
     best, chosen, val = [], grid[0], -1.0
     for recipe in grid:
         runs = [trainer.train(recipe, number, *fold) for number, fold in enumerate(folds)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from baselines.networks import gcn
-from baselines.training import GRID, Trainer
+from baselines.training import GRID, NetworkTrainer
 
 from experiments.common import Experiment, Row, Task, paper_space, percent, searched, seen_by, timed
 
@@ -32,7 +32,7 @@ class Depth(Experiment):
         name, depth, seed = task["dataset"], task["depth"], task["seed"]
         data = self.load(name, "few_labels")
         if task["method"] == "GCN":
-            trainer = Trainer(data, lambda *given: gcn(*given, depth=depth))
+            trainer = NetworkTrainer(data, lambda *given: gcn(*given, depth=depth))
             epochs = 20 if self.options.quick else 200
             run, seconds = timed(lambda: trainer.train(GRID[0], seed, data.train_mask, epochs=epochs))
             return {"accuracy": {"all labels": [percent(run.predicted, data)]}, "seconds": seconds}

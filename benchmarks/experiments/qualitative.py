@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from baselines.networks import NETWORKS
 from baselines.svm import KERNELS
-from baselines.training import GRID, Trainer
+from baselines.training import GRID, NetworkTrainer
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -58,7 +58,7 @@ def kernel_machine(data: Data) -> Tensor:
 def outputs(method: str) -> Callable[[Data], Tensor]:
     """What a method says about all nodes: scores, probabilities, or kernel columns of the labelled nodes."""
     if method in NETWORKS:
-        return lambda data: Trainer(data, method).train(GRID[0], 0, data.train_mask, epochs=5).probabilities
+        return lambda data: NetworkTrainer(data, method).train(GRID[0], 0, data.train_mask, epochs=5).probabilities
     if method in KERNELS:
         labelled = torch.arange(12)
         return lambda data: torch.from_numpy(list(KERNELS[method](data, labelled))[-8][1].copy())

@@ -9,7 +9,7 @@ from baselines import dmon, svm
 from baselines.filters import PolynomialFilter, bernstein, interpolation, pagerank_weights
 from baselines.networks import NETWORKS, GraphSAGE, SparseGCNConv
 from baselines.sparse import SparseMatrix, adjacency, features
-from baselines.training import GRID, Recipe, Trainer
+from baselines.training import GRID, NetworkTrainer, Recipe
 from baselines.tuning import BASELINES, cross_validate, validate
 from scipy.linalg import expm
 from sklearn.metrics.pairwise import rbf_kernel
@@ -185,14 +185,14 @@ def test_validation_nodes_stop_training(graph):
     graph.val_mask[torch.tensor([6, 26, 46])] = True
     outcome = validate("GCN", graph, (0, 1), [Recipe(lr=0.05, hidden=8)])
     assert len(outcome.by_fold) == 2
-    run = Trainer(graph, "GCN").train(GRID[0], 0, graph.train_mask, graph.val_mask)
+    run = NetworkTrainer(graph, "GCN").train(GRID[0], 0, graph.train_mask, graph.val_mask)
     assert 1 <= run.epoch <= 300
     assert run.probabilities.shape == (60, 3)
 
 
 def test_the_last_layer_may_be_left_to_grow(graph):
     decayed, free = (
-        Trainer(graph, "GCN").train(Recipe(weight_decay=1.0, decay_last=last), 0, graph.train_mask, epochs=30)
+        NetworkTrainer(graph, "GCN").train(Recipe(weight_decay=1.0, decay_last=last), 0, graph.train_mask, epochs=30)
         for last in (True, False)
     )
     assert float(free.probabilities.max()) > float(decayed.probabilities.max())
