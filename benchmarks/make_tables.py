@@ -83,6 +83,10 @@ def ablation(rows: Rows, pictures: Path) -> str:
     return by_dataset(rows, paper.ABLATION)
 
 
+def inductive(rows: Rows, pictures: Path) -> str:
+    return by_dataset(rows, {})
+
+
 def table3(rows: Rows, pictures: Path) -> str:
     sizes = sorted({row["val_labels"] for row in rows})
     lines = []
@@ -174,6 +178,7 @@ TABLES: dict[str, Callable[[Rows, Path], str]] = {
     "statistics": statistics_table,
     "progress": progress,
     "qualitative": qualitative,
+    "inductive": inductive,
 }
 
 

@@ -59,12 +59,14 @@ class Run:
         probabilities: Their probabilities.
         epoch: The epoch whose weights were kept.
         val: The accuracy on validation nodes, NaN without any.
+        network: The network, with the weights of the last epoch.
     """
 
     predicted: Tensor
     probabilities: Tensor
     epoch: int
     val: float
+    network: Network
 
 
 class NetworkTrainer:
@@ -96,7 +98,7 @@ class NetworkTrainer:
         x, y = self._features[recipe.unit_rows], self.data.y
         network = self.build(self.data, (x.shape[1], recipe.hidden, self.classes), recipe.drop)
         optimizer = _adam(network, recipe)
-        best = Run(torch.empty(0), torch.empty(0), 0, -1.0)
+        best = Run(torch.empty(0), torch.empty(0), 0, -1.0, network)
         lowest, limit = float("inf"), MAX_EPOCHS if val is not None else epochs
         for epoch in range(1, limit + 1):
             network.train()
@@ -108,13 +110,13 @@ class NetworkTrainer:
             scores = _scores(network, x)
             hits, loss = float((scores.argmax(1) == y)[val].double().mean()), float(cross_entropy(scores[val], y[val]))
             if hits > best.val or (hits == best.val and loss < lowest):
-                best = Run(scores.argmax(dim=1), scores.softmax(dim=1), epoch, hits)
+                best = Run(scores.argmax(dim=1), scores.softmax(dim=1), epoch, hits, network)
                 lowest = loss
             elif epoch - best.epoch >= PATIENCE:
                 break
         if val is None:
             scores = _scores(network, x)
-            best = Run(scores.argmax(dim=1), scores.softmax(dim=1), limit, float("nan"))
+            best = Run(scores.argmax(dim=1), scores.softmax(dim=1), limit, float("nan"), network)
         return best
 
 

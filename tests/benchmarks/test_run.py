@@ -46,7 +46,7 @@ def quick(experiment, tmp_path, *more):
     return run.main([experiment, "--quick", "--budget", "0.2", "--datasets", "cora", "--out", str(tmp_path), *more])
 
 
-@pytest.mark.parametrize("experiment", ["table2", "table3", "standard", "depth", "clustering", "ablation"])
+@pytest.mark.parametrize("experiment", ["table2", "table3", "standard", "depth", "clustering", "ablation", "inductive"])
 def test_tables(tiny, tmp_path, experiment):
     rows = quick(experiment, tmp_path)
     assert len(rows) >= 3

@@ -47,9 +47,13 @@ class TestFullRankEqualsDense:
         x, v = features(), features(80, 3, seed=1)
         low, dense = FULL(RBF(3.0), as_rows(x), centred=centred), Dense()(RBF(3.0), as_rows(x))
         new = as_rows(features(9, seed=2))
-        for name, arguments in (("matmul", (v,)), ("degrees", ()), ("cross_matmul", (new, v)), ("diagonal", ())):
+        for name, arguments in (("matmul", (v,)), ("degrees", ()), ("diagonal", ())):
             ours, theirs = getattr(low, name)(*arguments), getattr(dense, name)(*arguments)
             torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+        nodes, weights = low.representer(v)
+        assert nodes.numel() == weights.size(0)
+        extended = RBF(3.0)(new, as_rows(x[nodes])) @ weights
+        torch.testing.assert_close(extended, RBF(3.0)(new, as_rows(x)) @ v, rtol=1e-6, atol=1e-6)
 
     def test_readout_and_its_response(self):
         x, problem = features(), labels()

@@ -93,12 +93,8 @@ class DenseGram(Gram):
         require_memory(8 * copies * self.num_nodes**2, "the exact readout", self.rows.device)
         return DenseReadout(self._double_matrix(self.rows), problem)
 
-    def cross_matmul(self, new: Rows, v: Tensor) -> Tensor:
-        with torch.no_grad():
-            step = max(1, self.block_entries // max(self.num_nodes, 1))
-            blocks = (new.rows(slice(start, start + step)) for start in range(0, new.num_rows, step))
-            parts = [self.kernel(block, self.rows) @ v for block in blocks]
-            return torch.cat(parts) if parts else v.new_zeros(0, v.size(1))
+    def representer(self, v: Tensor) -> tuple[None, Tensor]:
+        return None, v
 
     def _double_matrix(self, rows: Rows) -> Tensor:
         matrix: Tensor = self.kernel(rows.to(torch.float64))

@@ -159,8 +159,14 @@ class Gram(ABC):
         """Solve the readout's linear system, differentiably."""
 
     @abstractmethod
-    def cross_matmul(self, new: Rows, v: Tensor) -> Tensor:
-        r""":math:`K_{\textrm{new}, \cdot} v`, ``[n_new, c]``: the extension to new nodes, without gradients."""
+    def representer(self, v: Tensor) -> tuple[Tensor | None, Tensor]:
+        r"""Nodes :math:`S` and weights :math:`w` such that :math:`K_{\textrm{new}, \cdot} v = K_{\textrm{new}, S} w`.
+
+        It extends products with the matrix to new nodes, without gradients.
+
+        Returns:
+            The nodes ``[m]``, ``None`` for all of them, and the weights ``[m, c]``.
+        """
 
 
 class GramFactory(ABC):

@@ -169,9 +169,9 @@ class LowRankGram(Gram):
         residual = residual.index_fill(0, self.landmarks, 0.0)
         return LowRankReadout(panel, residual, panel @ panel.sum(dim=0), problem)
 
-    def cross_matmul(self, new: Rows, v: Tensor) -> Tensor:
+    def representer(self, v: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            return self._times_columns(new, self._solve(self._project(v)), v)
+            return self.landmarks, self._solve(self._project(v))
 
     def _choose(self) -> Factor:
         rank = min(self.options.max_rank, self.num_nodes)

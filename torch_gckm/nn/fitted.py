@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torch_gckm.cache import LastCall
 from torch_gckm.gram import Gram
-from torch_gckm.kernels import Rows, as_rows
+from torch_gckm.kernels import Kernel, Rows
+from torch_gckm.nn.extension import Extension
+from torch_gckm.nn.support import Support
 
 
 class FittedModule(torch.nn.Module):
@@ -20,10 +23,14 @@ class FittedModule(torch.nn.Module):
     """
 
     fitted_tensors: tuple[str, ...] = ()
+    kernel: Kernel
+    in_channels: int
 
     def __init__(self) -> None:
         super().__init__()
         self.support = Support()
+        self.fixed: Extension | None = None  # All that a module has that was loaded for new nodes only.
+        self._extension: LastCall[Extension] = LastCall()
         self._described: str | None = None
 
     @property
@@ -33,6 +40,27 @@ class FittedModule(torch.nn.Module):
         if self._described is None:
             self._described = self._gram_of(self.support.rows()).describe()
         return self._described
+
+    @property
+    def extension(self) -> Extension:
+        """What the fit says about any node, seen or new."""
+        if self.fixed is not None:
+            return self.fixed
+        self._require_fit()
+        kernel = self.kernel
+        tensors = (*self.parameters(recurse=False), *self.buffers(recurse=False), *self.support.buffers())
+        key = (*tensors, *kernel.parameters(), *kernel.buffers())
+        return self._extension.get(key, self._extend)
+
+    def _extend(self) -> Extension:
+        raise NotImplementedError
+
+    def _extension_of(self, gram: Gram, v: Tensor, turn: Callable[[Tensor], Tensor], offset: Tensor) -> Extension:
+        """Products of the kernel matrix with ``v``, extended to new nodes and turned; plus a constant."""
+        nodes, weights = gram.representer(v)
+        rows = self.support.rows()
+        tensors = (rows if nodes is None else rows.rows(nodes)).tensors(self.kernel.views)
+        return Extension.of(tensors, turn(weights), offset)
 
     def _gram_of(self, rows: Rows) -> Gram:
         """The kernel matrix of some features."""
@@ -59,48 +87,3 @@ class FittedModule(torch.nn.Module):
         with torch.inference_mode(False), torch.no_grad():  # What is stored may be trained later.
             self._resize(name, value.shape)
             getattr(self, name).copy_(value)
-
-
-class Support(torch.nn.Module):
-    """The features of the nodes that a layer was fitted on, one buffer a view."""
-
-    prefix = "view_"  # A view may have any name; a buffer must not clash with a method.
-
-    def set(self, tensors: dict[str, Tensor]) -> None:
-        """Replace the stored views."""
-        for name in list(self._buffers):
-            del self._buffers[name]
-        with torch.inference_mode(False), torch.no_grad():
-            for name, tensor in tensors.items():
-                kept = tensor.clone() if tensor.is_inference() else tensor.detach()
-                self.register_buffer(self.prefix + name, kept)
-
-    def rows(self) -> Rows:
-        """The stored views as features."""
-        views = {name.removeprefix(self.prefix): b for name, b in self._buffers.items() if b is not None}
-        return as_rows(views["h"] if set(views) == {"h"} else views)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Support:
-        """A copy; torch cannot copy sparse CSR tensors deeply."""
-        copied = Support().train(self.training)
-        copied.set({name.removeprefix(self.prefix): b.clone() for name, b in self._buffers.items() if b is not None})
-        memo[id(self)] = copied
-        return copied
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is stored yet."""
-        return not self._buffers
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        like = next(iter(self._buffers.values()), None)
-        tensors = {
-            key.removeprefix(prefix + self.prefix): value.clone() if like is None else value.to(like, copy=True)
-            for key, value in state_dict.items()
-            if key.startswith(prefix + self.prefix)
-        }
-        self.set(tensors)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}: {tuple(b.shape)}" for name, b in self._buffers.items() if b is not None)

@@ -20,10 +20,10 @@ from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.graph import Adjacency
 from torch_gckm.nn.inputs import Inputs
 from torch_gckm.nn.labels import ClassWeight
-from torch_gckm.nn.saving import arguments_from_config, model_config
+from torch_gckm.nn.saving import arguments_from_config, inductive_state, load_inductive_state, model_config
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
 
-FORMAT = 1
+FORMAT = 2
 
 
 class GCKM(torch.nn.Module):
@@ -205,22 +205,25 @@ class GCKM(torch.nn.Module):
 
     def embed(self, data: Data | None = None, layer: int = -1) -> Tensor:
         """Node embeddings of a hidden layer, of the fitted graph or of any other."""
-        self._require_init()
         if data is None or self.is_fitted_on(data):
+            self._require_init()
             return self.layers[layer].h.detach()
         return self._extend(data, None)[layer]
 
-    def transform(self, data: Data, known: Tensor | None = None) -> Tensor:
+    def transform(self, data: Data, known: Tensor | None = None, *, progress: bool = False) -> Tensor:
         """Scores of every node of another graph, ``[n, p]``, by the out-of-sample extension.
+
+        With low-rank kernel matrices a node costs the same whatever the size of the fitted graph, and nodes are
+        taken a block at a time.
 
         Args:
             data: The complete new graph.
             known: Where the fitted nodes are in it, ``[n_fitted]``: entry ``i`` is the new
                 number of fitted node ``i``. Their embeddings are then the fitted ones.
+            progress: Show a progress bar for every layer.
         """
-        self._require_fit()
-        h = self._extend(data, known)[-1]
-        return self.readout.transform(self._with_input(h, data))
+        h = self._extend(data, known, progress)[-1]
+        return self.readout.transform(self._with_input(h, data), progress="readout" if progress else None)
 
     def predict(self, data: Data | None = None) -> Tensor:
         """Classes ``[n]`` of the fitted graph, or of any other through :meth:`transform`."""
@@ -241,9 +244,16 @@ class GCKM(torch.nn.Module):
         labels = f"{readout.labelled.numel()} labels, {readout.out_channels} classes"
         return "\n".join([*lines, f"readout: {labels}, {readout.kernel!r}, {readout.gram_used}"])
 
-    def save(self, path: PathLike) -> None:
-        """Write the whole model to one file, atomically."""
-        save_tensors({"format": FORMAT, "config": model_config(self), "state": self.state_dict()}, path)
+    def save(self, path: PathLike, *, inductive: bool = False) -> None:
+        """Write the model to one file, atomically.
+
+        Args:
+            path: The file.
+            inductive: Write only what new nodes and graphs need: with low-rank kernel matrices landmarks and
+                small matrices, whatever the size of the fitted graph.
+        """
+        state = inductive_state(self) if inductive else self.state_dict()
+        save_tensors({"format": FORMAT, "inductive": inductive, "config": model_config(self), "state": state}, path)
 
     @classmethod
     def load(cls, path: PathLike) -> GCKM:
@@ -251,9 +261,17 @@ class GCKM(torch.nn.Module):
         content = load_tensors(path)
         if content.get("format") != FORMAT:
             raise InvalidInputError(f"'{path}' is not a model file of this version of torch_gckm")
-        model = cls(**arguments_from_config(content["config"]))
-        model.to(content["state"]["readout.scores"].dtype)
-        model.load_state_dict(content["state"])
+        return cls.from_state(content["config"], content["state"], inductive=content["inductive"])
+
+    @classmethod
+    def from_state(cls, config: dict[str, Any], state: dict[str, Any], *, inductive: bool = False) -> GCKM:
+        """A model from the parts of its file."""
+        model = cls(**arguments_from_config(config))
+        if inductive:
+            load_inductive_state(model, state)
+        else:
+            model.to(state["readout.scores"].dtype)
+            model.load_state_dict(state)
         return model
 
     def _match_channels(self) -> None:
@@ -263,14 +281,18 @@ class GCKM(torch.nn.Module):
         self.readout.in_channels = self.layers[-1].h.size(1)
 
     def _scores(self, data: Data | None) -> Tensor:
+        if data is not None and not self.is_fitted_on(data):
+            return self.transform(data)
         self._require_fit()
-        return self.readout.scores if data is None or self.is_fitted_on(data) else self.transform(data)
+        return self.readout.scores
 
-    def _extend(self, data: Data, known: Tensor | None) -> list[Tensor]:
+    def _extend(self, data: Data, known: Tensor | None, progress: bool = False) -> list[Tensor]:
+        if self.readout.fixed is None:
+            self._require_init()
         h, edge_index, edge_weight = self._graph(data)
         embeddings = []
-        for conv in self.layers:
-            h = conv.transform(h, edge_index, edge_weight)
+        for number, conv in enumerate(self.layers, start=1):
+            h = conv.transform(h, edge_index, edge_weight, progress=f"layer {number}" if progress else None)
             if known is not None:
                 if known.shape != (conv.h.size(0),):
                     raise InvalidInputError(f"'known' must place each of the {conv.h.size(0)} fitted nodes")
@@ -296,6 +318,8 @@ class GCKM(torch.nn.Module):
             raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
 
     def _require_fit(self) -> None:
+        if self.readout.fixed is not None:
+            raise NotFittedError("the model was saved with inductive=True and knows no graph; pass it one")
         if not self.is_fitted:
             raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
 

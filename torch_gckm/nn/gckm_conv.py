@@ -21,6 +21,7 @@ from torch_gckm.gram import Gram, GramLike, as_gram
 from torch_gckm.kernels import DenseFeatures, KernelLike, Rows, Views, as_kernel
 from torch_gckm.manifold import random_stiefel
 from torch_gckm.nn.aggregation import Aggregation, AggregationLike, Direction, as_aggregation
+from torch_gckm.nn.extension import Extension
 from torch_gckm.nn.fitted import FittedModule
 from torch_gckm.nn.graph import Adjacency, graph_fingerprint
 from torch_gckm.numerics import check_finite
@@ -219,7 +220,14 @@ class GCKMConv(FittedModule):
         return self._bind(x, edge_index, edge_weight).centred_quadratic(self.h) / (-2.0 * self.eta)
 
     @torch.no_grad()
-    def transform(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
+    def transform(
+        self,
+        x: Tensor,
+        edge_index: Adjacency | None = None,
+        edge_weight: Tensor | None = None,
+        *,
+        progress: str | None = None,
+    ) -> Tensor:
         r"""Embeddings of any graph, by the out-of-sample extension.
 
         .. math::
@@ -227,18 +235,31 @@ class GCKMConv(FittedModule):
             \qquad \Lambda = \tfrac{1}{\eta} H' K_c H,
 
         with :math:`H_c` the embedding minus its mean. On the fitted graph, right
-        after kernel PCA, it returns :math:`H`.
+        after kernel PCA, it returns :math:`H`. With a low-rank kernel matrix a node costs
+        the same whatever the size of the fitted graph.
+
+        Args:
+            x: Node features.
+            edge_index: Edges.
+            edge_weight: Edge weights.
+            progress: The title of a progress bar; ``None`` shows none.
         """
-        self._require_fit()
+        extension = self.extension
         self._check(x)
+        return extension(self.kernel, self._rows(x, edge_index, edge_weight), progress)
+
+    def _extend(self) -> Extension:
         gram = self._gram_of(self.support.rows().to(torch.float64))
-        centred = self.h.double() - self.h.double().mean(dim=0)
+        centred = self.h.detach().double()
+        centred = centred - centred.mean(dim=0)
         product = gram.matmul(centred)
         spectrum = centred.t() @ product
-        new = self._rows(x, edge_index, edge_weight).to(torch.float64)
-        projected = gram.cross_matmul(new, centred) - product.mean(dim=0)
-        extended: Tensor = torch.linalg.solve(spectrum, projected, left=False)
-        return extended.to(self.h.dtype)
+
+        def turn(values: Tensor) -> Tensor:
+            turned: Tensor = torch.linalg.solve(spectrum, values, left=False)
+            return turned
+
+        return self._extension_of(gram, centred, turn, -turn(product.mean(dim=0, keepdim=True))[0])
 
     def observe(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> None:
         """Make these features the ones that :meth:`transform` extends from."""

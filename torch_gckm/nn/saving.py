@@ -1,13 +1,17 @@
-"""A model's constructor arguments as plain values, so that loading executes no code."""
+"""A model as plain values and tensors, so that loading executes no code."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.gram import gram_from_config
 from torch_gckm.kernels import kernel_from_config
 from torch_gckm.nn.aggregation import Aggregation
+from torch_gckm.nn.extension import Extension
+from torch_gckm.nn.fitted import FittedModule
 
 if TYPE_CHECKING:
     from torch_gckm.nn.gckm import GCKM
@@ -53,3 +57,31 @@ def arguments_from_config(config: dict[str, Any]) -> dict[str, Any]:
         "kernel": [kernel_from_config(kernel) for kernel in config["kernel"]],
         "gram": [gram_from_config(gram) for gram in config["gram"]],
     }
+
+
+def inductive_state(model: GCKM) -> dict[str, Any]:
+    """What a model needs for nodes it has not seen: kernels, and each layer's extension."""
+    return {
+        "dtype": str(model.readout.h.dtype).removeprefix("torch."),
+        "inputs": model.inputs.state_dict(),
+        "parts": [
+            {"kernel": part.kernel.state_dict(), "extension": part.extension.state_dict()} for part in _parts(model)
+        ],
+    }
+
+
+def load_inductive_state(model: GCKM, state: dict[str, Any]) -> None:
+    """Make an unfitted model one for new nodes only."""
+    model.to(getattr(torch, state["dtype"]))
+    model.inputs.load_state_dict(state["inputs"])
+    for part, content in zip(_parts(model), state["parts"], strict=True):
+        part.kernel.load_state_dict(content["kernel"])
+        part.fixed = Extension()
+        part.fixed.load_state_dict(content["extension"])
+    for above, below in zip(_parts(model)[1:], model.layers, strict=True):
+        assert below.fixed is not None
+        above.in_channels = below.fixed.weights.size(1)
+
+
+def _parts(model: GCKM) -> list[FittedModule]:
+    return [*model.layers, model.readout]

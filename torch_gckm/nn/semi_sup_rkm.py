@@ -13,6 +13,7 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.gram import Gram, GramLike, ReadoutProblem, ReadoutSolution, as_gram
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows
 from torch_gckm.nn.coding import CodeLike, class_codes, decode
+from torch_gckm.nn.extension import Extension
 from torch_gckm.nn.fitted import FittedModule
 from torch_gckm.nn.labels import ClassWeight, balance, parse_labels
 from torch_gckm.nn.leave_out import places_of, withhold_groups, withhold_one
@@ -261,13 +262,14 @@ class SemiSupRKMReadout(FittedModule):
         return leverage.to(self.h.dtype)
 
     @torch.no_grad()
-    def transform(self, h: FeaturesLike) -> Tensor:
-        """Scores of new nodes from their features, ``[n_new, p]``."""
-        self._require_fit()
-        rows = self._checked(h)
+    def transform(self, h: FeaturesLike, *, progress: str | None = None) -> Tensor:
+        """Scores of new nodes from their features, ``[n_new, p]``; see :meth:`GCKMConv.transform`."""
+        extension = self.extension
+        return extension(self.kernel, self._checked(h), progress)
+
+    def _extend(self) -> Extension:
         gram = self._gram_of(self.support.rows().to(torch.float64))
-        scores = gram.cross_matmul(rows.to(torch.float64), self.alpha.double()) / self.eta + self.bias.double()
-        return scores.to(self.h.dtype)
+        return self._extension_of(gram, self.alpha.double(), lambda values: values / self.eta, self.bias)
 
     def predict(self, scores: Tensor | None = None) -> Tensor:
         """Classes from scores, by default those of the last solve, ``[n]``."""

@@ -8,16 +8,17 @@ from typing import cast
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from tqdm import tqdm
 
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.coding import class_similarity
-from torch_gckm.nn.saving import arguments_from_config, model_config
+from torch_gckm.nn.saving import inductive_state, model_config
 from torch_gckm.select.suggest import suggest
 from torch_gckm.train.metrics import calibrate
 
-FORMAT = "ensemble 1"
+FORMAT = "ensemble 2"
 
 
 class GCKMEnsemble(torch.nn.Module):
@@ -29,12 +30,13 @@ class GCKMEnsemble(torch.nn.Module):
 
     Args:
         members: Models fitted to the same graph, with readouts solved for the same labels at step 0.
+        calibrated: Whether spreads and temperature will be set by hand.
     """
 
     spread: Tensor
     temperature: Tensor
 
-    def __init__(self, members: Sequence[GCKM]) -> None:
+    def __init__(self, members: Sequence[GCKM], *, calibrated: bool = False) -> None:
         super().__init__()
         if not members:
             raise InvalidInputError("an ensemble needs at least one model")
@@ -43,7 +45,7 @@ class GCKMEnsemble(torch.nn.Module):
         self.models = torch.nn.ModuleList(members)
         self.register_buffer("spread", torch.ones(len(members)))
         self.register_buffer("temperature", torch.ones(()))
-        if all(model.is_fitted for model in members):
+        if not calibrated and all(model.is_fitted for model in members):
             self._calibrate()
 
     @property
@@ -68,10 +70,10 @@ class GCKMEnsemble(torch.nn.Module):
             return self._combine([model.readout.scores for model in self.members])
         return self.transform(data)
 
-    def transform(self, data: Data, known: Tensor | None = None) -> Tensor:
+    def transform(self, data: Data, known: Tensor | None = None, *, progress: bool = False) -> Tensor:
         """Class scores of every node of another graph, by the out-of-sample extension; see :meth:`GCKM.transform`."""
-        self._require_fit()
-        return self._combine([model.transform(data, known) for model in self.members])
+        members = tqdm(self.members, "members", disable=not progress)
+        return self._combine([model.transform(data, known) for model in members])
 
     def predict(self, data: Data | None = None) -> Tensor:
         """Classes ``[n]`` of the fitted graph, or of any other."""
@@ -94,10 +96,18 @@ class GCKMEnsemble(torch.nn.Module):
         """Every member's summary."""
         return "\n\n".join(model.summary() for model in self.members)
 
-    def save(self, path: PathLike) -> None:
-        """Write all members to one file, atomically."""
-        configs = [model_config(model) for model in self.members]
-        save_tensors({"format": FORMAT, "configs": configs, "state": self.state_dict()}, path)
+    def save(self, path: PathLike, *, inductive: bool = False) -> None:
+        """Write all members to one file, atomically; see :meth:`GCKM.save`."""
+        states = [inductive_state(model) if inductive else model.state_dict() for model in self.members]
+        content = {
+            "format": FORMAT,
+            "inductive": inductive,
+            "configs": [model_config(model) for model in self.members],
+            "states": states,
+            "spread": self.spread,
+            "temperature": self.temperature,
+        }
+        save_tensors(content, path)
 
     @classmethod
     def load(cls, path: PathLike) -> GCKMEnsemble:
@@ -105,12 +115,10 @@ class GCKMEnsemble(torch.nn.Module):
         content = load_tensors(path)
         if content.get("format") != FORMAT:
             raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
-        members = [GCKM(**arguments_from_config(config)) for config in content["configs"]]
-        state = content["state"]
-        for number, model in enumerate(members):
-            model.to(state[f"models.{number}.readout.scores"].dtype)
-        ensemble = cls(members)
-        ensemble.load_state_dict(state)
+        pairs = zip(content["configs"], content["states"], strict=True)
+        ensemble = cls([GCKM.from_state(*pair, inductive=content["inductive"]) for pair in pairs], calibrated=True)
+        ensemble.spread.copy_(content["spread"])
+        ensemble.temperature.copy_(content["temperature"])
         return ensemble
 
     @torch.no_grad()
