@@ -115,7 +115,8 @@ class FixedSplit(BaseTransform):  # type: ignore[misc]
 
 def _known_at_random(data: Data, seed: int) -> Tensor:
     order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(seed))
-    known: Tensor = data.y.view(-1)[order] >= 0
+    data.y = data.y.view(-1)
+    known: Tensor = data.y[order] >= 0
     return order[known]
 
 
