@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
+from make_tables import table
 
 Rows = list[dict[str, Any]]
 METHODS = {
@@ -42,11 +43,6 @@ def values(rows: Rows, method: str) -> list[float]:
 def spread(numbers: Sequence[float]) -> str:
     mean = f"{statistics.mean(numbers):.1f}"
     return f"{mean} ± {statistics.stdev(numbers):.1f}" if len(numbers) > 1 else mean
-
-
-def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rule = ["---"] * len(header)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *lines)) + "\n"
 
 
 def of_part(rows: Rows, part: str) -> dict[str, Rows]:

@@ -118,6 +118,7 @@ def paper_space(name: str, view: bool, **changes: Any) -> Space:
         "aggregations": ("sum",) if name in WIKIPEDIA else ("gcn",),
         "hops": (1,),
         "view": ("rbf",) if view else (None,),
+        "class_weight": (None,),
     }
     return Space(**{**settings, **changes})
 

@@ -50,6 +50,18 @@ def test_files_for_new_nodes(tmp_path, gram, normalize):
     torch.testing.assert_close(GCKM.load(tmp_path / "again.pt").transform(new), model.transform(new))
 
 
+def test_a_model_for_new_nodes_can_be_fitted_again_and_cast(tmp_path):
+    graph, new = make_graph(), make_graph(25, seed=3)
+    model = fitted("dense", graph)
+    model.save(tmp_path / "small.pt", inductive=True)
+    loaded = GCKM.load(tmp_path / "small.pt")
+    torch.testing.assert_close(loaded.double().transform(new).float(), model.transform(new), rtol=1e-3, atol=1e-3)
+    again = GCKM.load(tmp_path / "small.pt")
+    other = make_graph(seed=5)
+    again.initialize(other).solve(other)
+    torch.testing.assert_close(again.transform(new), fitted("dense", other).transform(new), rtol=1e-3, atol=1e-3)
+
+
 def test_small_files_hold_landmarks_alone(tmp_path):
     sizes = []
     for count in (300, 1200):

@@ -53,12 +53,12 @@ class Extension(torch.nn.Module):
             rows: The features of the nodes.
             progress: The title of a progress bar; ``None`` shows none.
         """
-        marks = self.support.rows().to(torch.float64)
+        marks, weights, offset = self.support.rows().to(torch.float64), self.weights.double(), self.offset.double()
         result = torch.empty(rows.num_rows, self.weights.size(1), dtype=rows.dtype, device=rows.device)
         with tqdm(total=rows.num_rows, desc=progress, unit="node", unit_scale=True, disable=progress is None) as bar:
             for block in rows.blocks(max(1, marks.num_rows)):
                 part = rows.block(block)
-                result[block] = torch.addmm(self.offset, kernel(part.to(torch.float64), marks), self.weights)
+                result[block] = torch.addmm(offset, kernel(part.to(torch.float64), marks), weights)
                 bar.update(part.num_rows)
         return result
 

@@ -70,7 +70,7 @@ class FittedModule(torch.nn.Module):
         raise NotImplementedError
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        self._described = None  # It belongs to the state that is replaced.
+        self._described = self.fixed = None  # They belong to the state that is replaced.
         for name in self.fitted_tensors:
             loaded = state_dict.get(prefix + name)
             if loaded is not None:
@@ -84,6 +84,7 @@ class FittedModule(torch.nn.Module):
 
     def _store(self, name: str, value: Tensor) -> None:
         """Write a fitted tensor in place, keeping the Parameter or buffer object and its dtype."""
+        self.fixed = None  # A module that is fitted speaks for itself.
         with torch.inference_mode(False), torch.no_grad():  # What is stored may be trained later.
             self._resize(name, value.shape)
             getattr(self, name).copy_(value)
