@@ -108,6 +108,14 @@ class TestRanking:
         trials = [trial(0, cosine=0.7, leave_one_out=0.0), trial(1, cosine=0.6, leave_one_out=1.0)]
         assert Ranking("auto", torch.tensor([0, 0, 1]), 0, 10).order(trials)[0].number == 0
 
+    def test_with_a_single_label_evenness_counts(self):
+        uneven, even = trial(0, cosine=0.71, effective_classes=1.8), trial(1, cosine=0.70, effective_classes=2.8)
+        others = [trial(i, cosine=0.5 + 0.02 * i, effective_classes=2.0 + 0.1 * i) for i in range(2, 6)]
+        for classes, winner in ((torch.arange(3), 1), (self.classes, 0)):
+            ranking = Ranking("auto", classes, 0, 100)
+            assert ranking.order([uneven, even, *others])[0].number == winner
+            assert (ranking.value(even) > ranking.value(uneven)) == (winner == 1)
+
     def test_withheld_labels_count_more_the_more_there_are(self):
         """One setting predicts withheld labels better, the other is clearer about unlabelled nodes."""
         labels = trial(0, cosine=0.4, per_class_out_loss=-0.2)

@@ -7,7 +7,8 @@ r"""Which of many fitted settings is best, by criteria that see no test label.
 ``cosine``          the paper's score: how clearly unlabelled nodes point at a class
 ``val_acc``         accuracy on ``val_mask``
 ``combined``        the paper's mean of ``val_acc`` and ``cosine``, weighted by numbers of nodes
-``auto``            what withholding labels says and ``cosine``, weighted by the labels a class
+``auto``            what withholding labels says and ``cosine``, weighted by the labels a class; where a
+                    class has a single label, ``cosine`` and how evenly the predicted classes occur
 ==================  ==============================================================================
 
 Equal accuracies are told apart by the log-loss of calibrated probabilities. ``docs/selection.md`` has the
@@ -56,7 +57,7 @@ class Ranking:
         if criterion == "per_class_out" and int(counts.max()) < 2:
             raise InvalidInputError("criterion='per_class_out' needs a class with two labels; use 'auto' or 'cosine'")
         self.criterion = criterion
-        self.fewest = int(counts[counts > 0].min())
+        self.fewest, self.num_classes = int(counts[counts > 0].min()), int((counts > 0).sum())
         self.least_classes = 1.0 + _COLLAPSED * (effective_classes(classes) - 1.0)
 
     @classmethod
@@ -75,6 +76,8 @@ class Ranking:
         if self.criterion != "auto" or not trial.is_valid:
             return self.scores([trial])[0]
         withheld, cosine = _withheld(trial), trial.measures["cosine"]
+        if self.fewest == 1:
+            cosine = (cosine + trial.measures["effective_classes"] / self.num_classes) / 2
         mean = withheld if math.isnan(cosine) else self.weight * withheld + (1.0 - self.weight) * cosine
         return mean - self.is_collapsed(trial)
 
@@ -107,7 +110,7 @@ def _measured(name: str) -> Callable[[Ranking, list[Trial]], list[float]]:
 
 
 def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
-    """Withheld labels and the cosine score, each relative to the other settings."""
+    """Withheld labels, the cosine score and perhaps evenness, each relative to the other settings."""
     collapsed = np.array([ranking.is_collapsed(trial) for trial in trials])
     if collapsed.all():
         collapsed[:] = False  # Then it tells nothing.
@@ -116,7 +119,11 @@ def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
     if np.isnan(cosine).all():  # Without unlabelled nodes.
         scores = withheld
     else:
-        scores = ranking.weight * withheld + (1.0 - ranking.weight) * _standardised(cosine, ~collapsed)
+        rest = _standardised(cosine, ~collapsed)
+        if ranking.fewest == 1:
+            evenness = [trial.measures["effective_classes"] for trial in trials]
+            rest = (rest + _standardised(evenness, ~collapsed)) / 2
+        scores = ranking.weight * withheld + (1.0 - ranking.weight) * rest
     lowest = float(scores.min()) - float(scores.max()) - 1.0
     return [float(score) for score in np.where(collapsed, scores + lowest, scores)]
 
