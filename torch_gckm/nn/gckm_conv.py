@@ -329,6 +329,8 @@ class GCKMConv(FittedModule):
         return self._graph_cache.get(inputs, lambda: graph_fingerprint(*inputs))
 
     def _check(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor):
+            raise InvalidInputError("'x' must be one tensor; bipartite graphs are not supported")
         if x.dim() != 2 or x.size(1) != self.in_channels:
             raise InvalidInputError(f"'x' must have shape [n, {self.in_channels}], got {tuple(x.shape)}")
         if x.is_floating_point():

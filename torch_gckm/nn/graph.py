@@ -18,14 +18,28 @@ Adjacency = Union[Tensor, SparseTensor]
 
 
 def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
-    """The node features, edges and edge weights of a PyG ``Data`` object."""
+    """The node features, edges and edge weights of a PyG ``Data`` object.
+
+    ``edge_attr`` of one column serves as weights if there is no ``edge_weight``.
+    """
     if isinstance(data, HeteroData):
         raise InvalidInputError("heterogeneous graphs are not supported; convert with data.to_homogeneous()")
     x = data.x
+    if isinstance(x, tuple | list):
+        raise InvalidInputError("'x' is a pair: bipartite graphs are not supported; join both kinds of nodes in one 'x'")
     if not isinstance(x, Tensor):
         raise InvalidInputError("the data object has no node features 'x'; give every node some, such as its degree")
-    edges = data.edge_index if data.edge_index is not None else data.get("adj_t")
-    return x, edges, data.get("edge_weight")
+    if data.edge_index is None:
+        return x, data.get("adj_t"), data.get("edge_weight")
+    weight = data.get("edge_weight")
+    if weight is None:
+        weight = data.get("edge_attr")
+        if weight is not None and weight.dim() == 2 and weight.size(1) > 1:
+            raise InvalidInputError(
+                f"'edge_attr' has {weight.size(1)} columns, but an edge has one weight: set data.edge_weight to a value "
+                "an edge (ones to ignore the attributes)"
+            )
+    return x, data.edge_index, weight
 
 
 def canonical_edges(
@@ -42,6 +56,11 @@ def canonical_edges(
     if edge_index is None:
         return torch.empty(2, 0, dtype=torch.long), None
     if is_sparse(edge_index):
+        if _sizes(edge_index) != (num_nodes, num_nodes):
+            raise InvalidInputError(
+                f"the adjacency matrix must be square, a row and a column for each of the {num_nodes} nodes, "
+                f"got {_sizes(edge_index)}; bipartite graphs are not supported"
+            )
         if edge_weight is not None:
             raise InvalidInputError("a sparse adjacency matrix holds its own weights; do not pass 'edge_weight' too")
         if isinstance(edge_index, Tensor) and edge_index.layout == torch.sparse_coo:
@@ -71,6 +90,11 @@ def canonical_edges(
             edge_weight = edge_weight.to(torch.get_default_dtype())
         check_finite(edge_weight, "edge_weight")
     return edges, edge_weight
+
+
+def _sizes(adjacency: Adjacency) -> tuple[int, ...]:
+    """The shape of a sparse matrix of any kind."""
+    return tuple(adjacency.size() if isinstance(adjacency, Tensor) else adjacency.sparse_sizes())
 
 
 def _mix(keys: Tensor) -> Tensor:

@@ -1,0 +1,116 @@
+"""Graphs of all kinds: directed, weighted, several at once, and those that are refused."""
+
+import pytest
+import torch
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.utils import to_undirected
+
+from tests.conftest import make_graph
+from torch_gckm import GCKM, GCKMConv
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.nn.graph import graph_of
+
+
+def fitted(data, **settings):
+    model = GCKM(data.num_features, (2,), 2, gram="dense", **settings)
+    model.initialize(data).solve(data)
+    return model
+
+
+def listeners(count=40):
+    """Nodes of the second half hear one of two kinds of sources and speak to the other kind: direction tells the class.
+
+    The features of the second half are noise; its nodes have edges to or from one source of each kind.
+    """
+    generator = torch.Generator().manual_seed(0)
+    kind = torch.arange(count) % 2
+    x = torch.cat([torch.nn.functional.one_hot(kind, 2).float(), torch.zeros(count, 2)])
+    x = x + 0.03 * torch.randn(x.shape, generator=generator)
+    nodes = torch.arange(count, 2 * count)
+    hears = 2 * torch.randint(count // 2, (count,), generator=generator) + kind
+    tells = 2 * torch.randint(count // 2, (count,), generator=generator) + 1 - kind
+    edges = torch.stack([torch.cat([hears, nodes]), torch.cat([nodes, tells])])
+    train_mask = torch.zeros(2 * count, dtype=torch.bool)
+    train_mask[count : count + 6] = True
+    return Data(x=x, edge_index=edges, y=torch.cat([kind, kind]), train_mask=train_mask)
+
+
+def accuracy(data, **settings):
+    right = fitted(data, aggregation="sum", **settings).predict() == data.y
+    return float(right[46:].double().mean())
+
+
+def test_direction_decides_the_class():
+    data = listeners()
+    both_ways = data.clone()
+    both_ways.edge_index = to_undirected(data.edge_index)
+    assert accuracy(data) > 0.9
+    assert accuracy(data, direction="out") > 0.9
+    assert accuracy(data, direction="both") < 0.7
+    assert accuracy(both_ways) < 0.7
+
+
+def test_weights_decide_the_class():
+    data = listeners()
+    data.edge_weight = torch.where(data.edge_index[1] >= 40, 1.0, 0.1)
+    both_ways = data.clone()
+    both_ways.edge_index, both_ways.edge_weight = to_undirected(data.edge_index, data.edge_weight)
+    assert accuracy(both_ways) > 0.9
+    del both_ways.edge_weight
+    assert accuracy(both_ways) < 0.7
+
+
+def test_edge_attributes_of_one_column_are_weights():
+    graph = make_graph()
+    weight = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0))
+    scores = []
+    for name, value in (("edge_weight", weight), ("edge_attr", weight), ("edge_attr", weight.unsqueeze(1))):
+        data = graph.clone()
+        data[name] = value
+        model = GCKM(8, (4,), 3, gram="dense").initialize(data)
+        scores.append(model.solve(data).detach())
+    assert torch.equal(scores[0], scores[1])
+    assert torch.equal(scores[0], scores[2])
+    assert not torch.allclose(scores[0], GCKM(8, (4,), 3, gram="dense").initialize(graph).solve(graph))
+    data.edge_attr = torch.ones(graph.num_edges, 3)
+    with pytest.raises(InvalidInputError, match="3 columns"):
+        graph_of(data)
+    data.edge_weight = weight  # Says what to do about them.
+    assert graph_of(data)[2] is weight
+
+
+@pytest.mark.parametrize("gram", ["dense", "auto"])
+def test_several_graphs_in_a_batch_are_one(gram):
+    graphs = [make_graph(40), make_graph(30, seed=1)]
+    batch = Batch.from_data_list(graphs)
+    model = GCKM(8, (4,), 3, gram=gram).initialize(batch)
+    model.solve(batch)
+    assert model.predict().shape == (70,)
+    new = [make_graph(20, seed=2), make_graph(25, seed=3)]
+    together = model.transform(Batch.from_data_list(new))
+    torch.testing.assert_close(together, torch.cat([model.transform(graph) for graph in new]))
+
+
+def test_isolated_nodes_loops_and_no_edges():
+    graph = make_graph()
+    graph.edge_index = torch.empty(2, 0, dtype=torch.long)
+    plain = GCKM(8, (4,), 3, aggregation="none", gram="dense").initialize(graph)
+    for kind in ("gcn", "mean", "sum"):
+        model = GCKM(8, (4,), 3, aggregation=kind, gram="dense").initialize(graph)
+        torch.testing.assert_close(model.solve(graph), plain.solve(graph))
+
+
+def test_what_is_refused():
+    graph = make_graph()
+    for build, match in (
+        (lambda: HeteroData(), "heterogeneous"),
+        (lambda: Data(x=(graph.x, graph.x), edge_index=graph.edge_index), "bipartite"),
+        (lambda: Data(edge_index=graph.edge_index, num_nodes=60), "no node features"),
+    ):
+        with pytest.raises(InvalidInputError, match=match):
+            graph_of(build())
+    with pytest.raises(InvalidInputError, match="bipartite"):
+        GCKMConv(8, 4)((graph.x, graph.x), graph.edge_index)
+    adj_t = torch.sparse_coo_tensor(graph.edge_index, torch.ones(graph.num_edges), (60, 61), check_invariants=True)
+    with pytest.raises(InvalidInputError, match="square"):
+        GCKMConv(8, 4)(graph.x, adj_t)

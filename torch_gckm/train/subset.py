@@ -1,0 +1,56 @@
+"""Training on some of the nodes; the others follow by the out-of-sample extension."""
+
+from __future__ import annotations
+
+from typing import Union
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import subgraph
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.kernels import as_rows
+from torch_gckm.nn.graph import canonical_edges, graph_of
+from torch_gckm.nn.labels import pick_mask
+
+NodesLike = Union[float, int, Tensor]
+_MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def node_subset(data: Data, nodes: NodesLike, split: int | None = None, seed: int = 0) -> Data:
+    """The graph between some of the nodes; those with training or validation labels always belong to it.
+
+    Args:
+        data: The graph.
+        nodes: A share of the nodes below 1 or a number of them, drawn at random; or a mask or the numbers of nodes.
+        split: The column to use of masks ``[n, splits]``.
+        seed: The seed of the draw.
+    """
+    x, edge_index, edge_weight = graph_of(data)
+    masks = {name: pick_mask(data[name], x.size(0), split, name) for name in _MASKS if data.get(name) is not None}
+    y = data.y.view(-1)
+    used = y >= 0
+    if "train_mask" in masks:
+        used = used & sum(masks[name] > 0 for name in _MASKS[:2] if name in masks).bool()
+    kept = _chosen(nodes, used, seed)
+    edges, weight = canonical_edges(edge_index, edge_weight, x.size(0))
+    edges, weight = subgraph(kept, edges.to(x.device), weight, relabel_nodes=True, num_nodes=x.size(0))
+    masks = {name: mask[kept] for name, mask in masks.items()}
+    features = as_rows(x).view("h").rows(kept).stored()
+    return Data(x=features, edge_index=edges, edge_weight=weight, y=y[kept], **masks)
+
+
+def _chosen(nodes: NodesLike, used: Tensor, seed: int) -> Tensor:
+    """Node numbers in increasing order, with all of those that are used."""
+    n = used.numel()
+    if isinstance(nodes, Tensor):
+        chosen = used | (pick_mask(nodes, n, name="nodes") > 0).to(used.device)
+    else:
+        count = round(nodes * n) if isinstance(nodes, float) else nodes
+        if not 0 < count <= n:
+            raise InvalidInputError(f"'nodes' must be a share in (0, 1], or one to all {n} of the nodes, got {nodes}")
+        rank = torch.rand(n, generator=torch.Generator().manual_seed(seed)).to(used.device)
+        rank = rank + used  # The used ones come first.
+        chosen = torch.zeros_like(used).index_fill(0, rank.topk(max(count, int(used.sum()))).indices, True)
+    return chosen.nonzero().view(-1)
