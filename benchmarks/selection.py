@@ -7,21 +7,23 @@
 Three parts. ``paper``: the paper's few-label masks, three searches each. ``fresh``: random splits
 with as many labels of every class as the paper's, one search each. ``curve``: so many labels a
 class at random. Every search serves all of GCKM's rows: its settings ranked by the cosine score, by
-leave-one-out, by the default criterion, and the ensemble of the default's best. The networks see the
-same labels. Test labels are compared with predictions when all is done, and never before.
+leave-one-out, by the default criterion, and the ensemble of the default's best, before and after self-training.
+The networks see the same labels. Test labels are compared with predictions when all is done, and never before.
 
-Each finished task is a line of the results file; tasks that are there already are skipped.
+Each finished task, a search or the networks of a split, is a line of the results file; tasks that are there
+already are skipped.
 """
 
 import argparse
-import time
+import itertools
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from baselines.gnn import MODELS, RECIPES, train_gnn
-from experiments.common import seen_by
+from experiments.common import seen_by, timed
 from scipy.stats import spearmanr
 from store import run_tasks
 from torch import Tensor
@@ -41,18 +43,15 @@ CORRELATED = 60  # So many settings are fitted again to compare criteria with te
 def tasks(args: argparse.Namespace) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for name in args.datasets:
-        found += [{"part": "paper", "dataset": name, "split": None, "seed": s, "budget": args.budget} for s in range(3)]
-        found += [
-            {"part": "fresh", "dataset": name, "split": s, "seed": 0, "budget": args.fresh_budget}
-            for s in range(args.splits)
-        ]
-        found += [
-            {"part": "curve", "dataset": name, "split": s, "seed": 0, "budget": args.curve_budget, "labels": labels}
-            for labels in LABELS_A_CLASS
-            for s in range(args.curve_splits)
-            if name in CURVE_DATASETS
-        ]
-    return [task for task in found if task["part"] in args.parts]
+        runs = [{"part": "paper", "dataset": name, "split": None, "seed": seed} for seed in range(3)]
+        runs += [{"part": "fresh", "dataset": name, "split": split, "seed": 0} for split in range(args.splits)]
+        if name in CURVE_DATASETS:
+            places = itertools.product(LABELS_A_CLASS, range(args.curve_splits))
+            runs += [{"part": "curve", "dataset": name, "split": s, "seed": 0, "labels": k} for k, s in places]
+        budgets = {"paper": args.budget, "fresh": args.fresh_budget, "curve": args.curve_budget}
+        found += [{**run, "method": "gckm", "budget": budgets[run["part"]]} for run in runs]
+        found += [{**run, "method": "networks"} for run in runs]
+    return [task for task in found if task["part"] in args.parts and task["method"] in args.methods]
 
 
 def data_of(task: dict[str, Any], root: str | None) -> Data:
@@ -67,40 +66,43 @@ def data_of(task: dict[str, Any], root: str | None) -> Data:
 
 def run(task: dict[str, Any], root: str | None) -> dict[str, Any]:
     data = data_of(task, root)
-    seen, classes = seen_by(data, data.train_mask), int(data.y.max()) + 1
-    accuracy, seconds = {}, {}
 
     def test_accuracy(predicted: Tensor) -> float:
         return 100 * float((predicted == data.y)[data.test_mask].double().mean())
 
-    start = time.perf_counter()
-    result = search(seen, budget=task["budget"], seed=task["seed"], num_classes=classes, progress=False)
-    seconds["search"] = time.perf_counter() - start
+    row = run_search(task, data, test_accuracy) if task["method"] == "gckm" else run_networks(task, data, test_accuracy)
+    return {"train_labels": int(data.train_mask.sum()), **row}
+
+
+def run_search(task: dict[str, Any], data: Data, test_accuracy: Callable[[Tensor], float]) -> dict[str, Any]:
+    seen, classes, accuracy, seconds = seen_by(data, data.train_mask), int(data.y.max()) + 1, {}, {}
+    result, seconds["search"] = timed(
+        lambda: search(seen, budget=task["budget"], seed=task["seed"], num_classes=classes, progress=False)
+    )
     for criterion in TOP_ONE:
         best = Ranking.of(criterion, result.evaluator).order(result.trials)[0]
         accuracy[criterion] = test_accuracy(result.model(best).predict())
-    start = time.perf_counter()
-    accuracy["ensemble"] = test_accuracy(result.ensemble().predict())
-    seconds["ensemble"] = time.perf_counter() - start
-    for name in MODELS:
-        for recipe in ("tutorial",) if task["part"] == "curve" else RECIPES:
-            start, key = time.perf_counter(), f"{name}_{recipe}"
-            accuracy[key] = test_accuracy(train_gnn(name, data, task["split"] or task["seed"], recipe))
-            seconds[key] = time.perf_counter() - start
-    row = {
-        **task,
-        "train_labels": int(data.train_mask.sum()),
-        "settings": len(result),
-        "failed": sum(not trial.is_valid for trial in result.trials),
-        "accuracy": accuracy,
-        "seconds": seconds,
-    }
+    ensemble, plain = timed(lambda: result.ensemble(self_training=False))
+    accuracy["plain"] = test_accuracy(ensemble.predict())
+    ensemble, more = timed(lambda: ensemble.self_train(seen))
+    accuracy["ensemble"], seconds["ensemble"] = test_accuracy(ensemble.predict()), plain + more
+    failed = sum(not trial.is_valid for trial in result.trials)
+    row = {"settings": len(result), "failed": failed, "accuracy": accuracy, "seconds": seconds}
     if task["part"] == "paper" and task["seed"] == 0:
         row["correlation"] = correlations(result, test_accuracy)
     return row
 
 
-def correlations(result: SearchResult, test_accuracy: Any) -> dict[str, float]:
+def run_networks(task: dict[str, Any], data: Data, test_accuracy: Callable[[Tensor], float]) -> dict[str, Any]:
+    accuracy, seconds = {}, {}
+    for name, recipe in itertools.product(MODELS, ("tutorial",) if task["part"] == "curve" else RECIPES):
+        key, seed = f"{name}_{recipe}", task["split"] or task["seed"]
+        predicted, seconds[key] = timed(lambda name=name, recipe=recipe, seed=seed: train_gnn(name, data, seed, recipe))
+        accuracy[key] = test_accuracy(predicted)
+    return {"accuracy": accuracy, "seconds": seconds}
+
+
+def correlations(result: SearchResult, test_accuracy: Callable[[Tensor], float]) -> dict[str, float]:
     """Spearman's rank correlation of every criterion with the test accuracy over settings."""
     trials = [trial for trial in result.trials if trial.is_valid][:CORRELATED]
     accuracies = [test_accuracy(result.model(trial).predict()) for trial in trials]
@@ -113,7 +115,7 @@ def correlations(result: SearchResult, test_accuracy: Any) -> dict[str, float]:
 
 def describe(row: dict[str, Any]) -> str:
     shown = "  ".join(f"{name} {value:.1f}" for name, value in row["accuracy"].items())
-    return f"{row['settings']} settings  {shown}"
+    return f"{row.get('settings', 'no')} settings  {shown}"
 
 
 def main() -> None:
@@ -121,6 +123,7 @@ def main() -> None:
     parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
     parser.add_argument("--datasets", nargs="*", default=list(DATASETS), choices=DATASETS)
     parser.add_argument("--parts", nargs="*", default=["paper", "fresh", "curve"], choices=["paper", "fresh", "curve"])
+    parser.add_argument("--methods", nargs="*", default=["gckm", "networks"], choices=["gckm", "networks"])
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of a search on the paper's split")
     parser.add_argument("--fresh-budget", type=float, default=20.0, help="seconds of a search on fresh splits")
     parser.add_argument("--curve-budget", type=float, default=8.0, help="seconds of a search of a curve")

@@ -20,6 +20,7 @@ METHODS = {
     "cosine": "cosine, best one",
     "leave_one_out": "leave-one-out, best one",
     "auto": "default, best one",
+    "plain": "ensemble without self-training",
     "ensemble": "**ensemble**",
     "gcn_tutorial": "GCN, tutorial",
     "gcn_example": "GCN, example",
@@ -34,6 +35,17 @@ PAPER = {
     "chameleon": (30.17, 38.15, 30.07),
     "squirrel": (25.38, 29.11, 29.09),
 }
+
+
+def merged(rows: Rows) -> Rows:
+    """One row for what was done with the same labels and seed: a search, and the networks."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        key = json.dumps([row.get(name) for name in ("part", "dataset", "split", "seed", "labels")])
+        both = found.setdefault(key, {"accuracy": {}, "seconds": {}})
+        for name, value in row.items():
+            both[name] = {**both[name], **value} if name in ("accuracy", "seconds") else value
+    return list(found.values())
 
 
 def values(rows: Rows, method: str) -> list[float]:
@@ -126,7 +138,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("out/selection.jsonl"))
     parser.add_argument("--picture", type=Path, default=Path("out/label_curves.png"))
     args = parser.parse_args()
-    rows: Rows = [json.loads(line) for line in args.results.read_text().splitlines()]
+    rows = merged([json.loads(line) for line in args.results.read_text().splitlines()])
     paper, fresh = of_part(rows, "paper"), of_part(rows, "fresh")
     print("The paper's few-label splits, mean and spread over three searches, and three runs of the networks:\n")
     print(accuracy_table(paper, with_paper=True))

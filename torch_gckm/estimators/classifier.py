@@ -44,6 +44,7 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
         max_settings: The number of settings to try; ``None`` for no limit.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
         members: How many of the best settings are combined.
+        self_training: Whether they also learn from the classes of nodes that they are sure of.
         gram: How to represent kernel matrices.
         random_state: The seed of the search.
         workers: How many settings to fit at a time; by default as many as there are cores, on small graphs.
@@ -66,6 +67,7 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
         max_settings: int | None = None,
         criterion: Criterion = "auto",
         members: int = MEMBERS,
+        self_training: bool = True,
         gram: GramLike = "auto",
         random_state: int = 0,
         workers: int | None = None,
@@ -76,6 +78,7 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
         self.max_settings = max_settings
         self.criterion = criterion
         self.members = members
+        self.self_training = self_training
         self.gram = gram
         self.random_state = random_state
         self.workers = workers
@@ -119,7 +122,7 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
             workers=self.workers,
             progress=self.progress,
         )
-        self.model_ = self.result_.ensemble(self.members)
+        self.model_ = self.result_.ensemble(self.members, self_training=self.self_training)
         return self
 
     def predict(self, data: Data | None = None) -> Tensor:

@@ -192,7 +192,8 @@ def _accept(block: Tensor, before: Tensor, generator: np.random.Generator) -> tu
     for i in range(len(residual)):
         if left[i, i] > max(chance[i], 1e-3) * residual[i]:
             kept.append(i)
-            left -= np.outer(left[:, i], left[i] / left[i, i])
+            rest = slice(i + 1, None)
+            left[rest, rest] -= left[rest, i, None] * (left[i, rest] / left[i, i])
     places = torch.tensor(kept, dtype=torch.long)
     at = places.to(block.device)
     return places, block[at][:, at]

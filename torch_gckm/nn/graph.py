@@ -26,7 +26,7 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
         raise InvalidInputError("heterogeneous graphs are not supported; convert with data.to_homogeneous()")
     x = data.x
     if isinstance(x, tuple | list):
-        raise InvalidInputError("'x' is a pair: bipartite graphs are not supported; join both kinds of nodes in one 'x'")
+        raise InvalidInputError("'x' is a pair: bipartite graphs are not supported; join all nodes in one 'x'")
     if not isinstance(x, Tensor):
         raise InvalidInputError("the data object has no node features 'x'; give every node some, such as its degree")
     if data.edge_index is None:
@@ -36,8 +36,8 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
         weight = data.get("edge_attr")
         if weight is not None and weight.dim() == 2 and weight.size(1) > 1:
             raise InvalidInputError(
-                f"'edge_attr' has {weight.size(1)} columns, but an edge has one weight: set data.edge_weight to a value "
-                "an edge (ones to ignore the attributes)"
+                f"'edge_attr' has {weight.size(1)} columns, but an edge has one weight: set data.edge_weight to "
+                "a value an edge (ones to ignore the attributes)"
             )
     return x, data.edge_index, weight
 

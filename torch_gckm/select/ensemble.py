@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import cast
 
@@ -14,19 +15,23 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.coding import class_similarity
+from torch_gckm.nn.labels import Labels, parse_labels
 from torch_gckm.nn.saving import inductive_state, model_config
+from torch_gckm.select.self_training import temperature_of, with_sure_nodes
 from torch_gckm.select.suggest import suggest
+from torch_gckm.select.trial import FIT_ERRORS, check_well_posed, quiet
+from torch_gckm.select.withheld import groups_to_withhold, withheld_similarity
 from torch_gckm.train.metrics import calibrate
 
-FORMAT = "ensemble 2"
+FORMAT = "ensemble 3"
 
 
 class GCKMEnsemble(torch.nn.Module):
     r"""The mean of several fitted models' class scores, each divided by its spread on the fitted graph.
 
     It predicts, extends to new nodes, saves and loads as a single
-    :class:`~torch_gckm.nn.GCKM` does. Probabilities are calibrated on leave-one-out
-    scores, which have not seen the labels they are compared with.
+    :class:`~torch_gckm.nn.GCKM` does. Probabilities are calibrated on scores of labelled nodes
+    whose own labels were withheld; if every class has a single label, the temperature stays 1.
 
     Args:
         members: Models fitted to the same graph, with readouts solved for the same labels at step 0.
@@ -35,6 +40,7 @@ class GCKMEnsemble(torch.nn.Module):
 
     spread: Tensor
     temperature: Tensor
+    labelled: Tensor
 
     def __init__(self, members: Sequence[GCKM], *, calibrated: bool = False) -> None:
         super().__init__()
@@ -45,6 +51,7 @@ class GCKMEnsemble(torch.nn.Module):
         self.models = torch.nn.ModuleList(members)
         self.register_buffer("spread", torch.ones(len(members)))
         self.register_buffer("temperature", torch.ones(()))
+        self.register_buffer("labelled", torch.empty(0, dtype=torch.long))
         if not calibrated and all(model.is_fitted for model in members):
             self._calibrate()
 
@@ -86,7 +93,39 @@ class GCKMEnsemble(torch.nn.Module):
     def suggest(self, count: int = 10) -> Tensor:
         """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``; see :func:`suggest`."""
         embeddings = [model.embed() for model in self.members]
-        return suggest(self.predict_proba(), embeddings, self.members[0].readout.labelled, count)
+        return suggest(self.predict_proba(), embeddings, self.labelled, count)
+
+    @torch.no_grad()
+    def self_train(
+        self, data: Data, *, confidence: float = 0.8, strength: float = 10.0, rounds: int = 2, split: int | None = None
+    ) -> GCKMEnsemble:
+        """Solve the readouts again; the classes of nodes that the ensemble is sure of serve as further labels.
+
+        The mean certainty about unlabelled nodes stays the calibrated one. Leave-one-out scores of
+        the members mean nothing afterwards: every label has had a say in the further ones.
+
+        Args:
+            data: The fitted graph and its labels.
+            confidence: The calibrated probability from which a class counts as sure.
+            strength: The total weight of further labels, in labels a class; see
+                :mod:`torch_gckm.select.self_training`.
+            rounds: How often to do so; each round starts from the given labels and the last round's probabilities.
+            split: The column to use of masks ``[n, splits]``.
+        """
+        labels = parse_labels(data.y, data.get("train_mask"), data.num_nodes, self.out_channels, split, warn=False)
+        unlabelled = labels.classes < 0
+        for number in range(rounds):
+            probabilities = self.predict_proba()
+            if number == 0:
+                certainty = float(probabilities[unlabelled].amax(dim=1).mean())
+            more = with_sure_nodes(labels, probabilities, confidence, strength)
+            if more is labels:
+                break
+            for model in self.members:
+                _solve_again(model, data, more, labels)
+            self._standardise()
+            self.temperature.fill_(temperature_of(self.scores()[unlabelled], certainty))
+        return self
 
     def is_fitted_on(self, data: Data) -> bool:
         """Whether this is the graph that the members were fitted on."""
@@ -106,6 +145,7 @@ class GCKMEnsemble(torch.nn.Module):
             "states": states,
             "spread": self.spread,
             "temperature": self.temperature,
+            "labelled": self.labelled,
         }
         save_tensors(content, path)
 
@@ -119,26 +159,41 @@ class GCKMEnsemble(torch.nn.Module):
         ensemble = cls([GCKM.from_state(*pair, inductive=content["inductive"]) for pair in pairs], calibrated=True)
         ensemble.spread.copy_(content["spread"])
         ensemble.temperature.copy_(content["temperature"])
+        ensemble.labelled = content["labelled"]
         return ensemble
 
     @torch.no_grad()
     def _calibrate(self) -> None:
-        parts = [class_similarity(model.readout.scores, model.readout.codes) for model in self.members]
-        self.spread.copy_(torch.stack([part.std().clamp(min=1e-12) for part in parts]))
+        self._standardise()
+        readout = self.members[0].readout
+        self.labelled = readout.labelled
+        classes = readout.label_class[self.labelled]
+        groups = groups_to_withhold(classes)
         try:
-            left_out = self._combine([model.readout.leave_one_out() for model in self.members])
+            if groups.size(1):
+                withheld = self._mean([withheld_similarity(model.readout, groups) for model in self.members])
+                self.temperature.fill_(calibrate(withheld, classes[groups].flatten())[0])
+            elif bool((torch.bincount(classes) > 1).any()):  # So many labels that single ones say enough.
+                withheld = self._combine([model.readout.leave_one_out() for model in self.members])
+                self.temperature.fill_(calibrate(withheld, classes)[0])
         except NotFittedError as error:
             raise InvalidInputError(
-                "an ensemble is calibrated on leave-one-out scores, which need models at step 0 whose readouts were "
-                "just solved; call model.solve(data) on its members first"
+                "an ensemble is calibrated on scores of withheld labels, which need models at step 0 whose readouts "
+                "were just solved; call model.solve(data) on its members first"
             ) from error
-        readout = self.members[0].readout
-        self.temperature.fill_(calibrate(left_out, readout.label_class[readout.labelled])[0])
+
+    def _standardise(self) -> None:
+        parts = [class_similarity(model.readout.scores, model.readout.codes) for model in self.members]
+        self.spread.copy_(torch.stack([part.std().clamp(min=1e-12) for part in parts]))
 
     def _combine(self, scores: Sequence[Tensor]) -> Tensor:
-        total = torch.zeros((), dtype=scores[0].dtype, device=scores[0].device)
-        for part, model, spread in zip(scores, self.members, self.spread, strict=True):
-            total = total + class_similarity(part, model.readout.codes) / (spread * len(scores))
+        pairs = zip(scores, self.members, strict=True)
+        return self._mean([class_similarity(part, model.readout.codes) for part, model in pairs])
+
+    def _mean(self, similarities: Sequence[Tensor]) -> Tensor:
+        total = torch.zeros((), dtype=similarities[0].dtype, device=similarities[0].device)
+        for part, spread in zip(similarities, self.spread, strict=True):
+            total = total + part / (spread * len(similarities))
         return total
 
     def _require_fit(self) -> None:
@@ -147,3 +202,19 @@ class GCKMEnsemble(torch.nn.Module):
 
     def __repr__(self) -> str:
         return f"GCKMEnsemble({len(self.members)} models, {self.out_channels} classes)"
+
+
+def _solve_again(model: GCKM, data: Data, labels: Labels, given: Labels) -> None:
+    """Solve a readout for more labels, or for the given ones if that does not work out."""
+    with quiet():
+        try:
+            model.solve(_with(data, labels))
+            check_well_posed(model)
+        except FIT_ERRORS:
+            model.solve(_with(data, given))
+
+
+def _with(data: Data, labels: Labels) -> Data:
+    labelled = copy.copy(data)
+    labelled.y, labelled.train_mask = labels.classes, labels.weight
+    return labelled

@@ -50,11 +50,13 @@ class SearchResult:
                     return model
         raise NotFittedError(self._nothing())
 
-    def ensemble(self, size: int = MEMBERS) -> GCKMEnsemble:
+    def ensemble(self, size: int = MEMBERS, *, self_training: bool = True) -> GCKMEnsemble:
         """The best settings, fitted again and combined.
 
         Args:
             size: The number of settings.
+            self_training: Let the ensemble also learn from nodes that it is sure of, see
+                :meth:`GCKMEnsemble.self_train`.
         """
         if size < 1:
             raise InvalidInputError(f"an ensemble needs at least one model, got size={size}")
@@ -69,7 +71,9 @@ class SearchResult:
                         else:
                             models[trial.number] = model
                 if all(trial.number in models for trial in members):
-                    return GCKMEnsemble([models[number] for number in sorted(trial.number for trial in members)])
+                    ensemble = GCKMEnsemble([models[number] for number in sorted(trial.number for trial in members)])
+                    evaluator = self.evaluator
+                    return ensemble.self_train(evaluator.data, split=evaluator.split) if self_training else ensemble
         raise NotFittedError(self._nothing())
 
     def _try(self, trial: Trial, *, own_layers: bool = False) -> GCKM | None:

@@ -20,18 +20,16 @@ from torch_gckm.nn.coding import class_similarity, decode
 from torch_gckm.nn.labels import parse_labels, pick_mask
 from torch_gckm.select.prefix import SharedFits
 from torch_gckm.select.space import Setting
+from torch_gckm.select.withheld import groups_to_withhold, withheld_similarity
 from torch_gckm.train.metrics import (
     accuracy,
     calibrate,
     combined_score,
     cosine_score,
     effective_classes,
-    one_per_class,
 )
 
 FIT_ERRORS = (GCKMError, RuntimeError)  # Linear algebra that breaks down is a RuntimeError.
-_REPEATS = 50  # Groups of one label a class that are withheld.
-_MOST_LABELS = 3000  # With more, withholding groups would need too large a matrix, and single labels say enough.
 
 
 def check_well_posed(model: GCKM) -> None:
@@ -90,7 +88,7 @@ class Evaluator:
         self.labelled = (labels.classes >= 0).nonzero().squeeze(1)
         self.classes = labels.classes[self.labelled]
         self.unlabelled = labels.classes < 0
-        self.groups = one_per_class(self.classes, _REPEATS)
+        self.groups = groups_to_withhold(self.classes)
         val = data.get("val_mask")
         known = data.y.view(-1) >= 0
         self.val = torch.zeros_like(known) if val is None else (pick_mask(val, count, split, "val_mask") > 0) & known
@@ -151,10 +149,9 @@ class Evaluator:
 
     def _per_class(self, model: GCKM) -> dict[str, float]:
         """Criteria from withholding one label of every class at a time."""
-        if self.groups.size(1) == 0 or self.labelled.numel() > _MOST_LABELS:
+        if self.groups.size(1) == 0:
             return {"per_class_out": math.nan, "per_class_out_loss": math.nan}
-        withheld = model.readout.leave_out(self.labelled[self.groups])
-        similarity = class_similarity(torch.cat(list(withheld)), model.readout.codes)
+        similarity = withheld_similarity(model.readout, self.groups)
         classes = self.classes[self.groups].flatten()
         every = torch.ones(classes.numel(), dtype=torch.bool)
         return {

@@ -32,7 +32,7 @@ def node_subset(data: Data, nodes: NodesLike, split: int | None = None, seed: in
     y = data.y.view(-1)
     used = y >= 0
     if "train_mask" in masks:
-        used = used & sum(masks[name] > 0 for name in _MASKS[:2] if name in masks).bool()
+        used = used & (masks["train_mask"] + masks.get("val_mask", 0.0) > 0)
     kept = _chosen(nodes, used, seed)
     edges, weight = canonical_edges(edge_index, edge_weight, x.size(0))
     edges, weight = subgraph(kept, edges.to(x.device), weight, relabel_nodes=True, num_nodes=x.size(0))

@@ -1,0 +1,131 @@
+import math
+
+import pytest
+import torch
+
+from tests.conftest import make_graph
+from torch_gckm.errors import SingularReadoutError
+from torch_gckm.nn import GCKM
+from torch_gckm.nn.labels import Labels, parse_labels
+from torch_gckm.select import GCKMEnsemble, Space, search
+from torch_gckm.select.self_training import temperature_of, with_sure_nodes
+
+SMALL = Space(channels=(3, 4), depth=(1, 2))
+
+
+def found(data, count=16, **options):
+    return search(data, SMALL, budget=None, max_settings=count, progress=False, **options)
+
+
+def labels_of(*classes):
+    classes = torch.tensor(classes)
+    return Labels((classes >= 0).float(), classes)
+
+
+class TestSureNodes:
+    labels = labels_of(0, 1, -1, -1, -1, -1, -1)
+    # Nodes 2, 3 and 4 are surely of class 0, node 5 is surely of class 1, node 6 is in doubt.
+    probabilities = torch.tensor([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+
+    def test_weights_of_classes_are_as_expected_among_unlabelled_nodes(self):
+        more = with_sure_nodes(self.labels, self.probabilities, confidence=0.7, strength=0.6)
+        assert more.classes.tolist() == [0, 1, 0, 0, 0, 1, -1]
+        assert more.weight[:2].tolist() == [1.0, 1.0]
+        assert float(more.weight[6]) == 0.0
+        expected = self.probabilities[2:].sum(dim=0)
+        masses = torch.stack([more.weight[2:5].sum(), more.weight[5]])
+        torch.testing.assert_close(masses / masses.sum(), expected / expected.sum())
+        assert float(masses.sum()) == pytest.approx(2 * 0.6)
+
+    def test_no_further_label_weighs_more_than_a_given_one(self):
+        more = with_sure_nodes(self.labels, self.probabilities, confidence=0.7, strength=100.0)
+        assert float(more.weight[2:].max()) == pytest.approx(1.0)
+
+    def test_a_class_without_sure_nodes_is_not_drowned(self):
+        assert with_sure_nodes(self.labels, self.probabilities, confidence=0.85, strength=0.6) is self.labels
+
+    def test_classes_without_labels_are_not_made_up(self):
+        three = torch.cat([self.probabilities, torch.zeros(7, 1)], dim=1)
+        three[6] = torch.tensor([0.0, 0.1, 0.9])
+        more = with_sure_nodes(self.labels, three, confidence=0.7, strength=0.6)
+        assert more.classes.tolist() == [0, 1, 0, 0, 0, 1, -1]
+
+    def test_without_unlabelled_nodes_nothing_is_added(self):
+        labels = labels_of(0, 1)
+        assert with_sure_nodes(labels, self.probabilities[:2], confidence=0.3, strength=0.6) is labels
+
+
+@pytest.mark.parametrize("certainty", [0.4, 0.7, 0.99])
+def test_temperature_makes_for_the_certainty_asked_for(certainty):
+    scores = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
+    probabilities = (temperature_of(scores, certainty) * scores).softmax(dim=1)
+    assert float(probabilities.amax(dim=1).mean()) == pytest.approx(certainty, abs=1e-3)
+    assert math.isfinite(temperature_of(scores, 0.0))
+    assert math.isfinite(temperature_of(scores, 1.0))
+
+
+class TestEnsemble:
+    def test_is_what_solving_for_further_labels_gives(self, graph):
+        plain = found(graph).ensemble(3, self_training=False)
+        labels = parse_labels(graph.y, graph.train_mask, 60, 3)
+        more = with_sure_nodes(labels, plain.predict_proba(), 0.6, 4.0)
+        assert int((more.classes >= 0).sum()) > 6
+        trained = found(graph).ensemble(3, self_training=False)
+        trained.self_train(graph, confidence=0.6, strength=4.0, rounds=1)
+        other = graph.clone()
+        other.y, other.train_mask = more.classes, more.weight
+        for ours, theirs in zip(trained.members, plain.members, strict=True):
+            theirs.solve(other)
+            torch.testing.assert_close(ours.readout.scores, theirs.readout.scores)
+
+    def test_keeps_certainty_and_the_given_labels(self, graph):
+        result = found(graph)
+        plain, trained = result.ensemble(3, self_training=False), result.ensemble(3)
+        assert not torch.equal(plain.scores(), trained.scores())
+        rest = ~graph.train_mask
+        certainties = [float(e.predict_proba()[rest].amax(dim=1).mean()) for e in (plain, trained)]
+        assert certainties[0] == pytest.approx(certainties[1], abs=1e-3)
+        assert torch.equal(trained.labelled, graph.train_mask.nonzero().squeeze(1))
+        assert not bool(graph.train_mask[trained.suggest(5)].any())
+
+    def test_helps_where_classes_are_clusters(self):
+        accuracies = []
+        for seed in range(4):
+            data = make_graph(150, seed=seed)
+            result = found(data, 12)
+            for self_training in (False, True):
+                predicted = result.ensemble(5, self_training=self_training).predict()
+                accuracies.append(float((predicted == data.y)[data.test_mask].double().mean()))
+        assert sum(accuracies[1::2]) >= sum(accuracies[::2])
+
+    def test_a_member_that_cannot_be_solved_again_stays_as_it_is(self, graph, monkeypatch):
+        ensemble = found(graph).ensemble(3, self_training=False)
+        stubborn, original = ensemble.members[0], GCKM.solve
+        before = stubborn.readout.scores.clone()
+
+        def solve(self, data, **options):
+            if self is stubborn and int((data.train_mask > 0).sum()) > 6:
+                raise SingularReadoutError("too many labels")
+            return original(self, data, **options)
+
+        monkeypatch.setattr(GCKM, "solve", solve)
+        scores = ensemble.self_train(graph, confidence=0.6).scores()
+        assert bool(scores.isfinite().all())
+        torch.testing.assert_close(stubborn.readout.scores, before)
+
+    def test_one_label_a_class_leaves_the_temperature(self, graph):
+        graph.train_mask = torch.arange(60) < 3
+        assert float(found(graph).ensemble(2, self_training=False).temperature) == 1.0
+
+    def test_few_labels_are_calibrated_by_withholding_one_of_every_class(self, graph):
+        """Withholding one of two labels alone makes its class the weakest, as if scores said nothing."""
+        ensemble = found(graph).ensemble(4, self_training=False)
+        assert 0.1 < float(ensemble.temperature) < 10.0
+
+    def test_is_saved(self, graph, tmp_path):
+        trained = found(graph).ensemble(2)
+        trained.save(tmp_path / "ensemble.pt")
+        loaded = GCKMEnsemble.load(tmp_path / "ensemble.pt")
+        assert torch.equal(loaded.predict_proba(), trained.predict_proba())
+        assert torch.equal(loaded.labelled, trained.labelled)
+        assert torch.equal(loaded.suggest(4), trained.suggest(4))
