@@ -64,6 +64,7 @@ def test_summary():
     assert "[60, 6]" in shown
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile itself does.
 def test_the_objective_compiles_whole():
     graph, kernel = make_graph(), RBF(2.0)
     h = torch.linalg.qr(torch.randn(60, 4, generator=torch.Generator().manual_seed(0)))[0].requires_grad_()

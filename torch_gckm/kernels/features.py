@@ -192,7 +192,7 @@ class DenseFeatures(Features):
         return rows
 
     def sq_norm(self) -> Tensor:
-        if self.requires_grad:
+        if self.requires_grad or torch.compiler.is_compiling():  # Nothing to keep.
             return row_dots(self.x, self.x)
         if self.x.is_inference():
             return torch.linalg.vector_norm(self.x, dim=1).square()
@@ -214,7 +214,10 @@ class DenseFeatures(Features):
             x = self.x.detach()
             mean = x.mean(dim=0)
             sample = x[:: max(1, x.size(0) // 1000)]
-            far = bool(mean.square().sum() > 4.0 * (sample - mean).square().sum(dim=1).mean())
+            # Compiled code cannot ask, and moving them is never wrong.
+            far = torch.compiler.is_compiling() or bool(
+                mean.square().sum() > 4.0 * (sample - mean).square().sum(dim=1).mean()
+            )
             self._offset = (mean if far else None,)
         return self._offset[0]
 

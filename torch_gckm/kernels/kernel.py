@@ -45,7 +45,7 @@ class Kernel(torch.nn.Module):
             - **output:** ``[n, m]``, or ``[n]`` with ``diag=True``
         """
         rows = as_rows(a)
-        if not self.is_fitted:
+        if not (torch.compiler.is_compiling() or self.is_fitted):  # A look at numbers would end the compiled graph.
             self.fit(rows)
         if diag:
             if b is not None:
@@ -203,11 +203,11 @@ class LeafKernel(Kernel):
 
     def _set_positive(self, name: str, value: Tensor) -> None:
         raw = self._parameters.get(f"log_{name}")
+        old, new = (getattr(self, name), value) if raw is None else (raw, value.log())
         with torch.no_grad():
-            if raw is None:
-                getattr(self, name).copy_(value)
-            else:
-                raw.copy_(value.log())
+            new = new.to(old)
+            if not torch.equal(old, new):  # Written to, it would seem another kernel to what remembers results.
+                old.copy_(new)
 
 
 class Sum(Kernel):

@@ -148,12 +148,13 @@ class SemiSupRKMReadout(FittedModule):
         if self.class_weight == "balanced":
             labels = balance(labels)
         self._solution = self._solved = None  # Their arrays are large: free them before making new ones.
-        self._gram_cache.clear()
         self.kernel.fit(rows)
         problem = self._problem(labels.weight, labels.classes)
         if not (keep_landmarks and self.label_class.numel() == rows.num_rows):
             self._store("landmarks", self.landmarks.new_empty(0))
         tracked = torch.is_grad_enabled() and (rows.requires_grad or self.kernel.is_learned)
+        if tracked:
+            self._gram_cache.clear()
         gram = self._gram_of(rows) if tracked else self._constant_gram(rows)
         solution = gram.solve_readout(problem)
         marks = gram.landmarks
@@ -299,8 +300,9 @@ class SemiSupRKMReadout(FittedModule):
         return self.gram(self.kernel, rows, landmarks=self.landmarks if self.landmarks.numel() else None)
 
     def _constant_gram(self, rows: Rows) -> Gram:
-        """The kernel matrix without gradients; kept, because the loss asks for it right after a solve."""
-        key = (*rows.tensors(self.kernel.views).values(), *self.kernel.parameters(), *self.kernel.buffers())
+        """The kernel matrix without gradients; kept for the loss, and for a solve with other labels."""
+        tensors = rows.tensors(self.kernel.views).values()
+        key = (self.gram, self.kernel, *tensors, *self.kernel.parameters(), *self.kernel.buffers())
         with torch.no_grad():
             return self._gram_cache.get(key, lambda: self._gram_of(rows.detach()))
 
