@@ -4,6 +4,7 @@ r"""Support vector machines with kernels of features, of the graph, and of both.
 normalised Laplacian. ``SVM-WWL``: the Wasserstein-Weisfeiler-Lehman kernel, on nodes
 :math:`\exp(-\gamma |f_u - f_v|)` with :math:`f` the features of 0 to :math:`h` steps
 :math:`f \leftarrow (f + \text{mean of neighbours}) / 2`, from columns of unit spread.
+``SVM-GCKN``: the walk kernel of ``walks.py``.
 
 Only the columns of labelled nodes are computed.
 """
@@ -22,6 +23,8 @@ from sklearn.svm import SVC
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import get_laplacian, scatter, to_scipy_sparse_matrix
+
+from baselines.walks import walk_columns
 
 POWERS = range(-5, 6)
 STEPS = 5
@@ -68,6 +71,7 @@ KERNELS: dict[str, Callable[[Data, Tensor], Columns]] = {
     "SVM-RBF": rbf_columns,
     "SVM-DIFF": diffusion_columns,
     "SVM-WWL": wwl_columns,
+    "SVM-GCKN": walk_columns,
 }
 
 

@@ -142,6 +142,32 @@ class TestSVM:
         found = [c for s, c in svm.wwl_columns(graph, self.nodes) if s == {"steps": 2, "gamma": 0.1}]
         assert np.allclose(found[0], expected)
 
+    def test_walks_one_by_one(self, graph):
+        x = torch.nn.functional.normalize(graph.x.double(), dim=1)
+        cosine = (x @ x.t()).tolist()
+        neighbours = [graph.edge_index[1][graph.edge_index[0] == node].tolist() for node in range(graph.num_nodes)]
+
+        def walks(start, steps):
+            if steps == 0:
+                return [[start]]
+            return [[start, *rest] for to in neighbours[start] for rest in walks(to, steps - 1)]
+
+        def expected(u, v, alpha, length):
+            total = 0.0
+            for steps in range(length + 1):
+                # A walk's chance is that of its steps: all neighbours are equally likely.
+                for a in walks(u, steps):
+                    for b in walks(v, steps):
+                        chance = math.prod(1 / len(neighbours[node]) for node in (*a[:-1], *b[:-1]))
+                        distance = sum(1.0 - cosine[i][j] for i, j in zip(a, b, strict=True))
+                        total += chance * math.exp(-alpha * distance)
+            return total
+
+        for setting, columns in svm.walk_columns(graph, self.nodes):
+            for row in (0, 7, 59):
+                values = [expected(row, int(node), setting["alpha"], setting["length"]) for node in self.nodes]
+                assert np.allclose(columns[row], values, rtol=1e-4)
+
 
 def folds_of(graph):
     labelled = graph.train_mask.nonzero().view(-1)
