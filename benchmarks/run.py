@@ -6,7 +6,7 @@
     python benchmarks/make_tables.py                                  # Markdown and pictures from the results
 
 Experiments: table2, table3, standard, depth, clustering, ablation, sparsity, statistics, progress,
-qualitative, inductive.
+qualitative, inductive, subset.
 Every finished task is a line of JSON in the output folder, with data, split, seed, setting, versions and time;
 tasks that are there are skipped. ``docs/results`` says what each experiment does.
 """
@@ -25,12 +25,14 @@ from experiments.facts import Progress, Sparsity, Statistics
 from experiments.inductive import Inductive
 from experiments.qualitative import Qualitative
 from experiments.standard import Standard
+from experiments.subset import Subset
 from experiments.table2 import Table2
 from experiments.table3 import Table3
 from store import Row, run_tasks
 
 KINDS = (
     Table2, Table3, Standard, Depth, Clustering, Ablation, Sparsity, Statistics, Progress, Qualitative, Inductive,
+    Subset,
 )  # fmt: skip
 EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in KINDS}
 

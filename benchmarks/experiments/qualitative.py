@@ -61,7 +61,7 @@ def outputs(method: str) -> Callable[[Data], Tensor]:
         return lambda data: NetworkTrainer(data, method).train(GRID[0], 0, data.train_mask, epochs=5).probabilities
     if method in KERNELS:
         labelled = torch.arange(12)
-        return lambda data: torch.from_numpy(list(KERNELS[method](data, labelled))[-8][1].copy())
+        return lambda data: torch.from_numpy(list(KERNELS[method](data, labelled))[-8:][0][1].copy())
     return kernel_machine
 
 

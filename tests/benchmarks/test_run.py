@@ -36,6 +36,8 @@ def tiny(monkeypatch, graph):
     monkeypatch.setattr("baselines.training.MAX_EPOCHS", 10)
     monkeypatch.setattr("baselines.svm.POWERS", (-1, 0))
     monkeypatch.setattr("experiments.clustering.CHANNELS", (6, 4))
+    monkeypatch.setattr("experiments.subset.CHANNELS", (4, 3))
+    monkeypatch.setattr("experiments.subset.SHARES", (0.3, 0.5, 1.0))
     for module, name in (("table2", "FEW_LABELS"), ("ablation", "FEW_LABELS"), ("facts", "FEW_LABELS"),
                          ("table3", "FEW_VALIDATION")):  # fmt: skip
         settings = {"hidden_channels": (6, 4), "lambda2": 0.1}
@@ -46,7 +48,9 @@ def quick(experiment, tmp_path, *more):
     return run.main([experiment, "--quick", "--budget", "0.2", "--datasets", "cora", "--out", str(tmp_path), *more])
 
 
-@pytest.mark.parametrize("experiment", ["table2", "table3", "standard", "depth", "clustering", "ablation", "inductive"])
+@pytest.mark.parametrize("experiment", [
+    "table2", "table3", "standard", "depth", "clustering", "ablation", "inductive", "subset",
+])  # fmt: skip
 def test_tables(tiny, tmp_path, experiment):
     rows = quick(experiment, tmp_path)
     assert len(rows) >= 3
@@ -81,6 +85,7 @@ def test_what_methods_react_to(tmp_path):
     assert seen["SVM-RBF"] == seen["MLP"] == (True, False, False, False)
     assert seen["SVM-DIFF"] == (False, True, True, True)
     assert seen["SVM-WWL"] == (True, True, True, False)
+    assert seen["SVM-GCKN"] == (True, True, True, True)
     assert seen["GCN"][:2] == (True, True)
 
 
