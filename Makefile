@@ -1,14 +1,17 @@
 # make demo    set up, then run the main job on data that ships with scikit-learn
 # make test    set up, then lint, type-check and test
-# make check   everything else that must hold: full examples, wheel in a clean environment
+# make check   everything else that must hold: full examples, documentation, wheel in a clean environment, compiled extras
+# make docs    build the documentation; its first page is docs/_build/index.html
+# make test-sparse   build torch-scatter and torch-sparse (a quarter of an hour, once) and run what needs them
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 READY := $(VENV)/.ready
+SPARSE := $(VENV)/sparse
 
-.PHONY: setup demo test lint check examples wheel clean
+.PHONY: setup demo test test-sparse lint check docs examples wheel clean
 
 setup: $(READY)
 
@@ -28,7 +31,20 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-check: examples wheel
+# Beside the environment, not in it: PyG behaves differently where these packages are installed.
+$(SPARSE)/.ready: $(READY)
+	$(PIP) install ninja wheel
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PIP) install --no-build-isolation --no-deps --upgrade --target $(SPARSE) torch-scatter torch-sparse
+	touch $(SPARSE)/.ready
+
+test-sparse: $(SPARSE)/.ready
+	PYTHONPATH=$(SPARSE) $(BIN)/python -m pytest tests/nn/test_adjacency_types.py
+
+check: examples docs wheel test-sparse
+
+docs: setup
+	$(PIP) install --constraint constraints.txt --editable ".[docs]"
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
 
 examples: setup
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python $$script --no-progress || exit 1; done
@@ -43,4 +59,4 @@ wheel: setup
 	rm -rf $(VENV)-wheel
 
 clean:
-	rm -rf $(VENV) $(VENV)-wheel build dist out *.egg-info
+	rm -rf $(VENV) $(VENV)-wheel build dist out docs/_build *.egg-info

@@ -14,7 +14,7 @@ extras = {
     "sklearn": ["scikit-learn>=1.4"],
     "plot": ["matplotlib>=3.8"],
     "tune": ["optuna"],
-    "docs": ["sphinx", "myst-parser"],
+    "docs": ["sphinx", "myst-parser", "furo"],
 }
 extras["test"] = ["pytest>=8", "ruff", "mypy", "build", "tabulate", *extras["sklearn"], *extras["plot"]]
 extras["test"] += [*extras["datasets"], *extras["tune"]]
