@@ -113,9 +113,14 @@ class TestEnsemble:
         assert bool(scores.isfinite().all())
         torch.testing.assert_close(stubborn.readout.scores, before)
 
-    def test_one_label_a_class_leaves_the_temperature(self, graph):
+    def test_with_one_label_a_class_agreement_calibrates(self, graph):
         graph.train_mask = torch.arange(60) < 3
-        assert float(found(graph).ensemble(2, self_training=False).temperature) == 1.0
+        ensemble = found(graph).ensemble(4, self_training=False)
+        rest, predicted = ~graph.train_mask, ensemble.predict()
+        agreement = sum(float((m.predict() == predicted)[rest].double().mean()) for m in ensemble.members) / 5
+        certainty = float(ensemble.predict_proba()[rest].amax(dim=1).mean())
+        assert certainty == pytest.approx(agreement, abs=1e-3)
+        assert float(found(graph).ensemble(1, self_training=False).temperature) == 1.0
 
     def test_few_labels_are_calibrated_by_withholding_one_of_every_class(self, graph):
         """Withholding one of two labels alone makes its class the weakest, as if scores said nothing."""

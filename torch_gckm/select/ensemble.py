@@ -31,7 +31,8 @@ class GCKMEnsemble(torch.nn.Module):
 
     It predicts, extends to new nodes, saves and loads as a single
     :class:`~torch_gckm.nn.GCKM` does. Probabilities are calibrated on scores of labelled nodes
-    whose own labels were withheld; if every class has a single label, the temperature stays 1.
+    whose own labels were withheld. If every class has a single label, none can be: the mean certainty
+    about unlabelled nodes is then the share of them on which members agree with the ensemble.
 
     Args:
         members: Models fitted to the same graph, with readouts solved for the same labels at step 0.
@@ -176,11 +177,20 @@ class GCKMEnsemble(torch.nn.Module):
             elif bool((torch.bincount(classes) > 1).any()):  # So many labels that single ones say enough.
                 withheld = self._combine([model.readout.leave_one_out() for model in self.members])
                 self.temperature.fill_(calibrate(withheld, classes)[0])
+            elif len(self.members) > 1 and bool((readout.label_class < 0).any()):
+                self._calibrate_by_agreement(readout.label_class < 0)
         except NotFittedError as error:
             raise InvalidInputError(
                 "an ensemble is calibrated on scores of withheld labels, which need models at step 0 whose readouts "
                 "were just solved; call model.solve(data) on its members first"
             ) from error
+
+    def _calibrate_by_agreement(self, nodes: Tensor) -> None:
+        scores, count = self.scores()[nodes], len(self.members)
+        votes = [class_similarity(m.readout.scores[nodes], m.readout.codes).argmax(dim=1) for m in self.members]
+        agreement = float((torch.stack(votes) == scores.argmax(dim=1)).double().mean())
+        # As if there were one more member, which never agrees.
+        self.temperature.fill_(temperature_of(scores, agreement * count / (count + 1)))
 
     def _standardise(self) -> None:
         parts = [class_similarity(model.readout.scores, model.readout.codes) for model in self.members]
