@@ -11,16 +11,14 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
-from sklearn.datasets import load_digits
 from sklearn.manifold import TSNE
-from sklearn.neighbors import kneighbors_graph
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN, LabelPropagation
-from torch_geometric.utils import from_scipy_sparse_matrix, to_undirected
 from tqdm import tqdm
 
 from torch_gckm import GCKM, Trainer
+from torch_gckm.datasets import PerClassSplit, load
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--labels", type=int, default=4, help="labels a class")
@@ -29,16 +27,6 @@ parser.add_argument("--picture", type=Path, default=Path("out/digits.png"), help
 parser.add_argument("--quick", action="store_true", help="one draw and few steps")
 parser.add_argument("--no-progress", action="store_true", help="no progress bars")
 args = parser.parse_args()
-
-
-def digits(seed: int) -> Data:
-    images, classes = load_digits(return_X_y=True)
-    edges = to_undirected(from_scipy_sparse_matrix(kneighbors_graph(images, 10))[0])
-    y = torch.from_numpy(classes)
-    order = torch.randperm(y.numel(), generator=torch.Generator().manual_seed(seed))
-    chosen = torch.cat([order[y[order] == c][: args.labels] for c in range(10)])
-    mask = torch.zeros(y.numel(), dtype=torch.bool).index_fill(0, chosen, True)
-    return Data(x=torch.from_numpy(images).float() / 16, edge_index=edges, y=y, train_mask=mask)
 
 
 def gckm(data: Data) -> Tensor:
@@ -78,7 +66,7 @@ def save_picture(data: Data) -> None:
     figure.savefig(args.picture, dpi=150)
 
 
-draws = [digits(seed) for seed in range(1 if args.quick else args.draws)]
+draws = [load("digits", transform=PerClassSplit(args.labels, seed=s)) for s in range(1 if args.quick else args.draws)]
 print(f"digits: {draws[0].num_nodes} nodes, {args.labels} labels a class, mean over {len(draws)} draws of the labels")
 print(f"{'method':<22}{'accuracy %':>14}{'seconds':>10}")
 for name, method in {"GCKM": gckm, "PyG GCN": gcn, "PyG LabelPropagation": label_propagation}.items():

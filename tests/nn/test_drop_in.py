@@ -11,6 +11,9 @@ from torch_gckm.kernels import RBF, as_rows
 from torch_gckm.manifold import orthogonality_error
 from torch_gckm.optim import param_groups
 
+# Warnings of torch.compile's own doing.
+compiles = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+
 
 def test_beside_gcn_layers_with_its_loss_as_a_term():
     graph = make_graph()
@@ -64,7 +67,7 @@ def test_summary():
     assert "[60, 6]" in shown
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile itself does.
+@compiles
 def test_the_objective_compiles_whole():
     graph, kernel = make_graph(), RBF(2.0)
     h = torch.linalg.qr(torch.randn(60, 4, generator=torch.Generator().manual_seed(0)))[0].requires_grad_()
@@ -79,3 +82,11 @@ def test_the_objective_compiles_whole():
     (gradient,) = torch.autograd.grad(value, h)
     torch.testing.assert_close(value, plain)
     torch.testing.assert_close(gradient, expected)
+
+
+@compiles
+def test_a_compiled_kernel_is_fitted_first():
+    x = make_graph().x
+    kernel = RBF()
+    compiled = torch.compile(lambda x: kernel(x), backend="eager")(x)
+    torch.testing.assert_close(compiled, RBF()(x))

@@ -8,7 +8,7 @@ from torch_geometric.utils import to_undirected
 from tests.conftest import make_graph
 from torch_gckm import GCKM, GCKMConv
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.nn.graph import graph_of
+from torch_gckm.nn.graph import graph_fingerprint, graph_of
 
 
 def fitted(data, **settings):
@@ -114,3 +114,14 @@ def test_what_is_refused():
     adj_t = torch.sparse_coo_tensor(graph.edge_index, torch.ones(graph.num_edges), (60, 61), check_invariants=True)
     with pytest.raises(InvalidInputError, match="square"):
         GCKMConv(8, 4)(graph.x, adj_t)
+
+
+def test_any_default_precision():
+    before = torch.get_default_dtype()
+    graph = make_graph()
+    try:
+        torch.set_default_dtype(torch.float64)
+        wide = graph_fingerprint(graph.edge_index, None, 60)
+    finally:
+        torch.set_default_dtype(before)
+    assert wide == graph_fingerprint(graph.edge_index, None, 60)

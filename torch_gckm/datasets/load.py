@@ -14,6 +14,7 @@ from torch_geometric.datasets import Planetoid, WikipediaNetwork
 from torch_geometric.utils import remove_self_loops, to_undirected
 
 from torch_gckm.datasets.coauthor import load_coauthor
+from torch_gckm.datasets.digits import load_digits_graph
 from torch_gckm.datasets.ogb import load_ogbn
 
 ROOT_VARIABLE = "GCKM_DATA_ROOT"
@@ -40,6 +41,7 @@ DATASETS: dict[str, Callable[[Path], Data]] = {
     "squirrel": lambda root: WikipediaNetwork(str(root / "WikipediaNetwork"), "squirrel")[0],
     "physics": lambda root: load_coauthor("Physics", root / "Coauthor"),
     "ogbn-arxiv": lambda root: load_ogbn("ogbn-arxiv", root / "ogb"),
+    "digits": lambda root: load_digits_graph(),
 }
 
 
@@ -66,8 +68,8 @@ def load(
 
     Args:
         name: One of ``"cora"``, ``"citeseer"``, ``"pubmed"``, ``"chameleon"``, ``"squirrel"``, ``"physics"``
-            (with sparse features), ``"ogbn-arxiv"`` (extra ``datasets``), or any node dataset of PyG:
-            its class, and after a slash its name if it has one.
+            (with sparse features), ``"ogbn-arxiv"`` (extra ``datasets``), ``"digits"`` (extra ``sklearn``, no
+            download), or any node dataset of PyG: its class, and after a slash its name if it has one.
         root: A writable folder; by default the one named by ``GCKM_DATA_ROOT``, else ``data``.
         split: ``None`` keeps the masks that PyG ships. The others take the paper's masks from ``root/splits``:
             ``"few_labels"``, the same in five folds ``[n, 5]`` (``"few_labels_folds"``), ``"public"``, and the

@@ -44,7 +44,8 @@ class GCKMClassifier(BaseEstimator):  # type: ignore[misc]
         max_settings: The number of settings to try; ``None`` for no limit.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
         members: How many of the best settings are combined.
-        self_training: Whether they also learn from the classes of nodes that they are sure of.
+        self_training: Whether they also learn from the classes of nodes that they are sure of; without a search
+            there is no ensemble to do so.
         gram: How to represent kernel matrices.
         random_state: The seed of the search.
         workers: How many settings to fit at a time; by default as many as there are cores, on small graphs.

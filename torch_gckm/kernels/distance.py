@@ -71,10 +71,6 @@ class DistanceKernel(LeafKernel):
         """The bandwidth for features with this total variance."""
         return variance.sqrt()
 
-    @property
-    def is_fitted(self) -> bool:
-        return not math.isnan(self._number(self.bandwidth))
-
     def fit_view(self, a: Features) -> None:
         # A learned bandwidth is only started automatically; later fits must not undo the learning.
         if not self.automatic or (self.learnable and self.is_fitted):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -45,10 +44,6 @@ class Polynomial(LeafKernel):
     def arguments(self) -> dict[str, Any]:
         t = "auto" if self.automatic else self._number("t")
         return {"degree": self.degree, "t": t, "learnable": self.learnable, "scale": self.scale}
-
-    @property
-    def is_fitted(self) -> bool:
-        return not math.isnan(self._number("t"))
 
     def fit_view(self, a: Features) -> None:
         # As for bandwidths: a learned value is only started automatically.

@@ -45,7 +45,7 @@ class Kernel(torch.nn.Module):
             - **output:** ``[n, m]``, or ``[n]`` with ``diag=True``
         """
         rows = as_rows(a)
-        if not (torch.compiler.is_compiling() or self.is_fitted):  # A look at numbers would end the compiled graph.
+        if not self.is_fitted:
             self.fit(rows)
         if diag:
             if b is not None:
@@ -121,6 +121,8 @@ class LeafKernel(Kernel):
     """
 
     view: str = DEFAULT_VIEW
+    _hyperparameters: frozenset[str] = frozenset()
+    _unset: frozenset[str] = frozenset()
 
     @abstractmethod
     def _evaluate(self, a: Features, b: Features) -> Tensor: ...
@@ -146,7 +148,7 @@ class LeafKernel(Kernel):
 
     @property
     def is_fitted(self) -> bool:
-        return True
+        return not self._unset  # Not a look at numbers, which would end a compiled graph.
 
     def fit_view(self, a: Features) -> None:
         """Set automatic hyperparameters from the features of this kernel's view."""
@@ -170,6 +172,8 @@ class LeafKernel(Kernel):
         if not automatic and not 0.0 < number < math.inf:
             raise InvalidInputError(f"'{name}' of {type(self).__name__} must be a positive number, got {value!r}")
         tensor = torch.tensor(number, dtype=torch.float64)
+        self._hyperparameters |= {name}
+        self._unset |= {name} if automatic else set()
         if learnable:
             self.register_parameter(f"log_{name}", torch.nn.Parameter(tensor.log()))
         else:
@@ -208,6 +212,11 @@ class LeafKernel(Kernel):
             new = new.to(old)
             if not torch.equal(old, new):  # Written to, it would seem another kernel to what remembers results.
                 old.copy_(new)
+        self._unset -= {name}
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._unset = frozenset(name for name in self._hyperparameters if math.isnan(self._number(name)))
 
 
 class Sum(Kernel):

@@ -169,13 +169,19 @@ class GCKM(torch.nn.Module):
         self.data_id.copy_(torch.tensor(self.inputs.identity(data)))
         return self
 
-    def solve(self, data: Data, *, split: int | None = None) -> Tensor:
-        """Solve the readout for the labels of ``data.train_mask`` (all ``y >= 0`` without one); returns the scores."""
+    def solve(self, data: Data, *, split: int | None = None, keep_gram: bool = False) -> Tensor:
+        """Solve the readout for the labels of ``data.train_mask`` (all ``y >= 0`` without one); returns the scores.
+
+        Args:
+            data: The fitted graph with its labels.
+            split: The column to use of masks ``[n, splits]``.
+            keep_gram: Use the readout's kernel matrix of the last solve again; only labels have changed since.
+        """
         self._require_init()
         if data.y is None:
             raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
         views, mask = self._readout_views(data), data.get("train_mask")
-        scores: Tensor = self.readout(views, data.y, mask, split=split, keep_landmarks=True)
+        scores: Tensor = self.readout(views, data.y, mask, split=split, keep_landmarks=True, keep_gram=keep_gram)
         return scores
 
     def loss(self, data: Data) -> Tensor:

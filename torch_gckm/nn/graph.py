@@ -107,8 +107,8 @@ def _mix(keys: Tensor) -> Tensor:
 def graph_fingerprint(edge_index: Adjacency | None, edge_weight: Tensor | None, num_nodes: int) -> tuple[int, int, int]:
     """Node count, edge count and a hash of the weighted edges that does not depend on their order or format."""
     edges, weight = canonical_edges(edge_index, edge_weight, num_nodes)
-    weight = torch.ones(edges.size(1), device=edges.device) if weight is None else weight.detach().float()
-    keys = _mix(edges[0] * num_nodes + edges[1] + 1) + weight.contiguous().view(torch.int32).long()
+    weight = torch.ones(edges.size(1), device=edges.device) if weight is None else weight.detach()
+    keys = _mix(edges[0] * num_nodes + edges[1] + 1) + weight.float().contiguous().view(torch.int32).long()
     return num_nodes, edges.size(1), int(_mix(keys).sum())
 
 

@@ -132,6 +132,7 @@ class SemiSupRKMReadout(FittedModule):
         *,
         split: int | None = None,
         keep_landmarks: bool = False,
+        keep_gram: bool = False,
     ) -> Tensor:
         """Solve for the scores of all nodes.
 
@@ -142,19 +143,20 @@ class SemiSupRKMReadout(FittedModule):
                 weights. ``None`` uses every ``y >= 0``.
             split: The column to use of a mask ``[n, splits]``.
             keep_landmarks: Use the landmarks of the last solve again, if the kernel matrix has any.
+            keep_gram: Use the kernel matrix of the last solve again; only labels have changed since.
         """
         rows = self._checked(h)
         labels = parse_labels(y.to(rows.device), train_mask, rows.num_rows, self.out_channels, split)
         if self.class_weight == "balanced":
             labels = balance(labels)
         self._solution = self._solved = None  # Their arrays are large: free them before making new ones.
+        if not keep_gram:
+            self._gram_cache.clear()
         self.kernel.fit(rows)
         problem = self._problem(labels.weight, labels.classes)
-        if not (keep_landmarks and self.label_class.numel() == rows.num_rows):
+        if not ((keep_landmarks or keep_gram) and self.label_class.numel() == rows.num_rows):
             self._store("landmarks", self.landmarks.new_empty(0))
         tracked = torch.is_grad_enabled() and (rows.requires_grad or self.kernel.is_learned)
-        if tracked:
-            self._gram_cache.clear()
         gram = self._gram_of(rows) if tracked else self._constant_gram(rows)
         solution = gram.solve_readout(problem)
         marks = gram.landmarks
@@ -301,8 +303,7 @@ class SemiSupRKMReadout(FittedModule):
 
     def _constant_gram(self, rows: Rows) -> Gram:
         """The kernel matrix without gradients; kept for the loss, and for a solve with other labels."""
-        tensors = rows.tensors(self.kernel.views).values()
-        key = (self.gram, self.kernel, *tensors, *self.kernel.parameters(), *self.kernel.buffers())
+        key = (*rows.tensors(self.kernel.views).values(), *self.kernel.parameters(), *self.kernel.buffers())
         with torch.no_grad():
             return self._gram_cache.get(key, lambda: self._gram_of(rows.detach()))
 

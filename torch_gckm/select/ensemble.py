@@ -41,7 +41,6 @@ class GCKMEnsemble(torch.nn.Module):
 
     spread: Tensor
     temperature: Tensor
-    labelled: Tensor
 
     def __init__(self, members: Sequence[GCKM], *, calibrated: bool = False) -> None:
         super().__init__()
@@ -52,7 +51,7 @@ class GCKMEnsemble(torch.nn.Module):
         self.models = torch.nn.ModuleList(members)
         self.register_buffer("spread", torch.ones(len(members)))
         self.register_buffer("temperature", torch.ones(()))
-        self.register_buffer("labelled", torch.empty(0, dtype=torch.long))
+        self.labelled = torch.empty(0, dtype=torch.long)  # Of the given labels; members may have more.
         if not calibrated and all(model.is_fitted for model in members):
             self._calibrate()
 
@@ -113,7 +112,11 @@ class GCKMEnsemble(torch.nn.Module):
             rounds: How often to do so; each round starts from the given labels and the last round's probabilities.
             split: The column to use of masks ``[n, splits]``.
         """
+        self._require_fit()
+        if data.y is None or not self.is_fitted_on(data):
+            raise InvalidInputError("self-training needs the graph that the ensemble was fitted on, with its labels")
         labels = parse_labels(data.y, data.get("train_mask"), data.num_nodes, self.out_channels, split, warn=False)
+        self.labelled = (labels.classes >= 0).nonzero().squeeze(1)
         unlabelled = labels.classes < 0
         for number in range(rounds):
             probabilities = self.predict_proba()
@@ -189,8 +192,9 @@ class GCKMEnsemble(torch.nn.Module):
         scores, count = self.scores()[nodes], len(self.members)
         votes = [class_similarity(m.readout.scores[nodes], m.readout.codes).argmax(dim=1) for m in self.members]
         agreement = float((torch.stack(votes) == scores.argmax(dim=1)).double().mean())
-        # As if there were one more member, which never agrees.
-        self.temperature.fill_(temperature_of(scores, agreement * count / (count + 1)))
+        chance = 1.0 / self.out_channels
+        # As if there were one more member, which agrees by chance.
+        self.temperature.fill_(temperature_of(scores, max(chance, (agreement * count + chance) / (count + 1))))
 
     def _standardise(self) -> None:
         parts = [class_similarity(model.readout.scores, model.readout.codes) for model in self.members]
@@ -218,10 +222,10 @@ def _solve_again(model: GCKM, data: Data, labels: Labels, given: Labels) -> None
     """Solve a readout for more labels, or for the given ones if that does not work out."""
     with quiet():
         try:
-            model.solve(_with(data, labels))
+            model.solve(_with(data, labels), keep_gram=True)
             check_well_posed(model)
         except FIT_ERRORS:
-            model.solve(_with(data, given))
+            model.solve(_with(data, given), keep_gram=True)
 
 
 def _with(data: Data, labels: Labels) -> Data:
