@@ -16,6 +16,7 @@ from torch_gckm.gram.products import row_blocks, symmetric_product
 _SMALLEST_RCOND = 1e-14
 _DEGREE_FLOOR = 1e-6
 _DOUBLE_BELOW = 1e10
+_ROWS = 8192  # Labelled nodes at a time: after self-training they may be most of the graph.
 
 
 class LowRankReadout(ReadoutSolution):
@@ -71,9 +72,9 @@ class LowRankReadout(ReadoutSolution):
         self._system = system - corner
         self._factors = self._factorise(self._system.detach())
         labels = problem.labels(torch.float64)
-        index = labelled.nonzero().squeeze(1)
-        rows = self._rows(index)
-        right = rows.t() @ (self._t[index].unsqueeze(1) * labels[index])
+        weighted = self._t.unsqueeze(1) * labels
+        parts = labelled.nonzero().squeeze(1).split(_ROWS)
+        right = torch.stack([self._rows(part).t() @ weighted[part] for part in parts]).sum(dim=0)
         solution = solve_with_factors(self._system, self._factors, right)
         self.bias = solution[-1]
         hidden = _times(panel, solution[:-1]) + self.bias
@@ -86,6 +87,9 @@ class LowRankReadout(ReadoutSolution):
         return block + torch.diag(self._t[index] * self._residual[index] / self.problem.eta)
 
     def leverage(self, index: Tensor) -> Tensor:
+        return torch.cat([self._leverage(part) for part in index.split(_ROWS)])
+
+    def _leverage(self, index: Tensor) -> Tensor:
         rows = self._t[index].unsqueeze(1) * self._rows(index)
         solved = solve_with_factors(self._system, self._factors, rows.t()).t()
         return (rows * solved).sum(dim=1) + self._t[index] * self._residual[index] / self.problem.eta
