@@ -87,7 +87,8 @@ def paired_table(parts: dict[str, Rows]) -> str:
 
 def time_table(parts: dict[str, Rows]) -> str:
     lines = []
-    for name, rows in parts.items():
+    for name, found in parts.items():
+        rows = [row for row in found if "settings" in row]
         if rows:
             counts = statistics.mean(row["settings"] for row in rows)
             rate = statistics.mean(row["settings"] / row["seconds"]["search"] for row in rows)

@@ -27,7 +27,6 @@ parser.add_argument("--labels", type=int, default=4, help="labels a class")
 parser.add_argument("--epochs", type=int, default=100)
 parser.add_argument("--draws", type=int, default=3, help="random choices of the labels")
 parser.add_argument("--lr", type=float, default=0.001, help="learning rate of the embedding")
-parser.add_argument("--weight", type=float, default=0.01, help="of the layer's own objective")
 parser.add_argument("--quick", action="store_true", help="few epochs and one draw")
 parser.add_argument("--no-progress", action="store_true", help="no progress bar")
 args = parser.parse_args()
@@ -61,7 +60,7 @@ def train(data: Data, first: GCNConv | GCKMConv) -> float:
         out = network.train()(data.x, data.edge_index)[data.train_mask]
         loss = torch.nn.functional.cross_entropy(out, data.y[data.train_mask])
         if isinstance(first, GCKMConv):
-            loss = loss + args.weight * first.loss(data.x, data.edge_index)
+            loss = loss + 0.01 * first.loss(data.x, data.edge_index)
         loss.backward()
         optimizer.step()
     if isinstance(first, GCKMConv):

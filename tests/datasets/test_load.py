@@ -93,3 +93,10 @@ def test_any_dataset_of_pyg(data_root):
     data = load("Planetoid/Cora", data_root, transform=PerClassSplit(3))
     assert int(data.train_mask.sum()) == 21
     assert data.num_edges == 10556
+
+
+def test_digits_need_no_download(tmp_path):
+    data = load("digits", tmp_path, transform=PerClassSplit(4, seed=1))
+    assert (data.num_nodes, data.num_features, int(data.train_mask.sum())) == (1797, 64, 40)
+    assert data.is_undirected()
+    assert not list(tmp_path.iterdir())
