@@ -153,6 +153,18 @@ def as_aggregation(aggregation: AggregationLike, hops: int = 1, direction: Direc
     return aggregation
 
 
+def shared_aggregations(
+    kinds: list[AggregationLike], hops: list[int], directions: list[Direction]
+) -> list[torch.nn.Module]:
+    """The aggregations of several layers; one module for those that aggregate alike, whose matrix is built once."""
+    shared: dict[tuple[AggregationLike, int, Direction], torch.nn.Module] = {}
+    specs = list(zip(kinds, hops, directions, strict=True))
+    for spec in specs:
+        if spec not in shared:
+            shared[spec] = as_aggregation(*spec)
+    return [shared[spec] for spec in specs]
+
+
 class _SparseProduct(torch.autograd.Function):
     """``adj_t @ x`` whose backward pass multiplies by a transpose that was made before."""
 

@@ -14,7 +14,7 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
 from torch_gckm.kernels import KernelLike, as_kernel
-from torch_gckm.nn.aggregation import AggregationLike, Direction, as_aggregation
+from torch_gckm.nn.aggregation import AggregationLike, Direction, shared_aggregations
 from torch_gckm.nn.coding import CodeLike, class_similarity, decode
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.graph import Adjacency
@@ -96,7 +96,7 @@ class GCKM(torch.nn.Module):
         etas, grams = _per_layer(eta, depth + 1, "eta"), _per_layer(gram, depth + 1, "gram")
         weights = _per_layer(1.0 if loss_weights is None else loss_weights, depth + 1, "loss_weights")
         self.loss_weights = tuple(float(weight) for weight in weights)
-        aggregations = _shared_aggregations(
+        aggregations = shared_aggregations(
             _per_layer(aggregation, depth, "aggregation"),
             _per_layer(hops, depth, "hops"),
             _per_layer(direction, depth, "direction"),
@@ -328,18 +328,6 @@ class GCKM(torch.nn.Module):
             raise NotFittedError("the model was saved with inductive=True and knows no graph; pass it one")
         if not self.is_fitted:
             raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
-
-
-def _shared_aggregations(
-    kinds: list[AggregationLike], hops: list[int], directions: list[Direction]
-) -> list[torch.nn.Module]:
-    """One module for layers that aggregate alike, so that the normalised matrix is built once."""
-    shared: dict[tuple[AggregationLike, int, Direction], torch.nn.Module] = {}
-    specs = list(zip(kinds, hops, directions, strict=True))
-    for spec in specs:
-        if spec not in shared:
-            shared[spec] = as_aggregation(*spec)
-    return [shared[spec] for spec in specs]
 
 
 def _per_layer(value: Any, count: int, name: str) -> list[Any]:
