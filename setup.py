@@ -33,6 +33,7 @@ setup(
     package_data={"torch_gckm": ["py.typed"]},
     install_requires=["torch>=2.6", "torch-geometric>=2.6", "numpy>=1.26", "scipy>=1.12", "tqdm", "psutil"],
     extras_require=extras,
+    entry_points={"console_scripts": ["gckm = torch_gckm.cli:main"]},
     classifiers=[
         "Development Status :: 3 - Alpha",
         "Intended Audience :: Science/Research",

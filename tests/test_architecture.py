@@ -14,9 +14,10 @@ MAY_IMPORT = {
     "gram": {"kernels"},
     "optim": {"manifold"},
     "nn": {"kernels", "gram", "manifold"},
-    "train": {"nn", "optim", "manifold"},
+    "train": {"kernels", "nn", "optim", "manifold"},
     "select": {"kernels", "gram", "nn", "train"},
     "estimators": {"gram", "nn", "select", "train"},
+    "cli": {"kernels", "datasets", "nn", "select"},
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -37,6 +37,10 @@ class GCKMEnsemble(torch.nn.Module):
     Args:
         members: Models fitted to the same graph, with readouts solved for the same labels at step 0.
         calibrated: Whether spreads and temperature will be set by hand.
+
+    Attributes:
+        labelled: The nodes whose labels were given, in increasing order.
+        notes: Plain values to save with the ensemble, such as names of classes.
     """
 
     spread: Tensor
@@ -52,6 +56,7 @@ class GCKMEnsemble(torch.nn.Module):
         self.register_buffer("spread", torch.ones(len(members)))
         self.register_buffer("temperature", torch.ones(()))
         self.labelled = torch.empty(0, dtype=torch.long)  # Of the given labels; members may have more.
+        self.notes: dict[str, Any] = {}
         if not calibrated and all(model.is_fitted for model in members):
             self._calibrate()
 
@@ -150,6 +155,7 @@ class GCKMEnsemble(torch.nn.Module):
             "spread": self.spread,
             "temperature": self.temperature,
             "labelled": self.labelled,
+            "notes": self.notes,
         }
         save_tensors(content, path)
 
@@ -163,7 +169,7 @@ class GCKMEnsemble(torch.nn.Module):
         ensemble = cls([GCKM.from_state(*pair, inductive=content["inductive"]) for pair in pairs], calibrated=True)
         ensemble.spread.copy_(content["spread"])
         ensemble.temperature.copy_(content["temperature"])
-        ensemble.labelled = content["labelled"]
+        ensemble.labelled, ensemble.notes = content["labelled"], content["notes"]
         return ensemble
 
     @torch.no_grad()
@@ -211,6 +217,8 @@ class GCKMEnsemble(torch.nn.Module):
         return total
 
     def _require_fit(self) -> None:
+        if any(model.readout.fixed is not None for model in self.members):
+            raise NotFittedError("the ensemble was saved with inductive=True and knows no graph; pass it one")
         if not self.is_fitted:
             raise NotFittedError("the ensemble's models are not fitted")
 

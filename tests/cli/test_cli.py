@@ -1,0 +1,158 @@
+import csv
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+
+from tests.conftest import make_graph
+from torch_gckm.cli import main
+
+NAMES = [f"n{node}" for node in range(60)]
+CLASSES = ["ant", "bee", "cat"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A graph as CSV files; the options that name them."""
+    graph = make_graph()
+    with (tmp_path / "x.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [["node", *"abcdefgh"], *([n, *row] for n, row in zip(NAMES, graph.x.tolist(), strict=True))]
+        )
+    one_way = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]].t().tolist()
+    with (tmp_path / "edges.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["from", "to"], *([NAMES[a], NAMES[b]] for a, b in one_way)])
+    with (tmp_path / "y.csv").open("w", newline="") as file:
+        labels = [
+            CLASSES[y] if known else "" for y, known in zip(graph.y.tolist(), graph.train_mask.tolist(), strict=True)
+        ]
+        csv.writer(file).writerows([["node", "class"], *zip(NAMES, labels, strict=True)])
+    graph_options = ["--features", str(tmp_path / "x.csv"), "--edges", str(tmp_path / "edges.csv")]
+    return graph, tmp_path, graph_options, ["--labels", str(tmp_path / "y.csv")]
+
+
+QUICK = ["--budget", "0", "--max-settings", "8", "--quiet"]
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_from_files_to_classes(files, capsys):
+    graph, folder, options, labels = files
+    model, output = folder / "model.pt", folder / "classes.csv"
+    assert main(["fit", str(model), *options, *labels, *QUICK, "--predictions", str(output)]) == 0
+    rows = read(output)
+    assert [row["node"] for row in rows] == NAMES
+    right = [row["class"] == CLASSES[y] for row, y in zip(rows, graph.y.tolist(), strict=True)]
+    assert sum(right) > 45
+    assert all(float(row["probability"]) >= float(row["second probability"]) for row in rows)
+    assert "settings" in capsys.readouterr().err
+
+    # The same again from the file, about its own graph and about the graph as if it were new.
+    assert main(["predict", str(model), "--output", str(folder / "own.csv")]) == 0
+    assert read(folder / "own.csv") == rows
+    assert main(["predict", str(model), *options, "--output", str(folder / "given.csv")]) == 0
+    assert [row["class"] for row in read(folder / "given.csv")] == [row["class"] for row in rows]
+
+    capsys.readouterr()
+    assert main(["suggest", str(model), "--count", "3"]) == 0
+    suggested = capsys.readouterr().out.split()
+    assert len(suggested) == 3
+    assert set(suggested) <= set(NAMES[6:])
+    assert main(["info", str(model)]) == 0
+    assert "ant, bee, cat" in capsys.readouterr().out
+
+
+def test_small_files_speak_of_other_graphs(files, capsys):
+    _, folder, options, labels = files
+    model = folder / "small.pt"
+    assert main(["fit", str(model), *options, *labels, *QUICK, "--inductive"]) == 0
+    assert main(["predict", str(model), *options]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 61
+    assert main(["predict", str(model)]) == 2
+    assert "inductive" in capsys.readouterr().err
+
+
+def test_settings_embeddings_and_clusters(files, capsys):
+    _, folder, options, labels = files
+    assert main(["search", *options, *labels, *QUICK, "--show", "3"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert main(["embed", *options, "--channels", "4", "3", "--output", str(folder / "h.csv")]) == 0
+    rows = read(folder / "h.csv")
+    h = torch.tensor([[float(row[f"h{column}"]) for column in (1, 2, 3)] for row in rows])
+    torch.testing.assert_close(h.t() @ h, torch.eye(3), atol=1e-4, rtol=0.0)
+    assert (
+        main(["cluster", *options, "--channels", "4", "3", "--clusters", "3", "--output", str(folder / "c.csv")]) == 0
+    )
+    assert {row["cluster"] for row in read(folder / "c.csv")} == {"0", "1", "2"}
+
+
+def test_matrices_weights_and_neighbours(files, capsys):
+    graph, folder, options, _ = files
+    x = (graph.x * (graph.x > 0)).numpy()
+    np.save(folder / "x.npy", x)
+    np.savez(folder / "dense.npz", x=x)
+    scipy.sparse.save_npz(folder / "sparse.npz", scipy.sparse.csr_matrix(x))
+    tables = []
+    for name in ("x.npy", "dense.npz", "sparse.npz"):
+        assert main(["embed", "--features", str(folder / name), "--neighbours", "5", "--channels", "4", "3"]) == 0
+        tables.append([row.split(",")[1:] for row in capsys.readouterr().out.splitlines()[1:]])
+    values = torch.tensor([[[float(cell) for cell in row] for row in table] for table in tables])
+    torch.testing.assert_close(values[0], values[1])
+    torch.testing.assert_close(values[0], values[2], atol=1e-3, rtol=1e-3)
+    edges = (folder / "edges.csv").read_text().splitlines()
+    (folder / "weights.csv").write_text("\n".join(f"{line},{1 + i % 3}" for i, line in enumerate(edges[1:])))
+    plain, weighted = (
+        [*options[:2], "--edges", str(folder / name), "--channels", "4", "3"] for name in ("edges.csv", "weights.csv")
+    )
+    found = []
+    for given in (plain, weighted):
+        assert main(["embed", *given]) == 0
+        found.append(capsys.readouterr().out)
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(("change", "match"), [
+    ({"x.csv": "n0,1\nn1,red\n"}, "line 2: 'red' is not a number"),
+    ({"x.csv": "n0,1,2\nn1,3\n"}, "line 2: 2 cells instead of 3"),
+    ({"x.csv": "n0,1\nn0,2\n"}, "names a node twice"),
+    ({"x.csv": ""}, "needs lines"),
+    ({"edges.csv": "n0,n1\nn0,nobody\n"}, "line 2: not two known nodes"),
+    ({"y.csv": "n0,ant\nnobody,bee\n"}, "line 2: not a known node"),
+    ({"y.csv": "n0,\n"}, "no node has a class"),
+    ({"y.csv": "n0,ant\nn1,ant\n"}, "at least two classes"),
+])  # fmt: skip
+def test_mistakes_in_files_are_told_in_one_line(files, capsys, change, match):
+    _, folder, options, labels = files
+    for name, content in change.items():
+        (folder / name).write_text(content)
+    assert main(["fit", str(folder / "model.pt"), *options, *labels, *QUICK]) == 2
+    message = capsys.readouterr().err
+    assert match in message
+    assert len(message.splitlines()) == 1
+    assert not (folder / "model.pt").exists()
+
+
+@pytest.mark.parametrize(("arguments", "match"), [
+    (["fit", "m.pt"], "--dataset"),
+    (["fit", "m.pt", "--features", "nowhere.csv", "--edges", "e.csv"], "no file nowhere.csv"),
+    (["fit", "m.pt", "--dataset", "atlantis"], "unknown dataset 'atlantis'"),
+    (["predict", "nowhere.pt"], "gckm fit"),
+])  # fmt: skip
+def test_mistakes_in_options(arguments, match, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert match in capsys.readouterr().err
+
+
+def test_demo_and_module(tmp_path):
+    command = [sys.executable, "-m", "torch_gckm", "demo", *QUICK, "--model", str(tmp_path / "digits.pt")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    assert "test nodes are right" in result.stderr
+    assert (tmp_path / "digits.pt").exists()

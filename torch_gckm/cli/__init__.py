@@ -1,0 +1,5 @@
+"""The command line: ``gckm``, or ``python -m torch_gckm``."""
+
+from torch_gckm.cli.main import main
+
+__all__ = ["main"]

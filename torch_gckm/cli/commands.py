@@ -1,0 +1,156 @@
+"""What the commands of ``gckm`` do."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import platform
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch_geometric
+from torch import Tensor
+
+from torch_gckm import __version__
+from torch_gckm.cli.graphs import NamedGraph, read_graph
+from torch_gckm.datasets import data_root
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.nn import GCKM
+from torch_gckm.select import GCKMEnsemble, SearchResult, search
+
+EXTRAS = {"sklearn": "sklearn", "plot": "matplotlib", "tune": "optuna", "datasets": "ogb", "sparse": "torch_sparse"}
+
+
+def fit(args: argparse.Namespace) -> None:
+    """Search, combine the best settings, and save them."""
+    graph = read_graph(args)
+    start = time.perf_counter()
+    result = _search(args, graph)
+    ensemble = result.ensemble()
+    ensemble.notes = {"classes": graph.classes, "nodes": graph.nodes}
+    ensemble.save(args.model, inductive=args.inductive)
+    best, size = result.best.measures, Path(args.model).stat().st_size / 2**20
+    _say(
+        f"{len(result)} settings in {time.perf_counter() - start:.0f} s; the best one is right about "
+        f"{100 * best['leave_one_out']:.0f} % of labelled nodes whose labels are withheld"
+    )
+    _say(f"{args.model}: {len(ensemble.members)} models, {size:.1f} MB")
+    if args.predictions is not None:
+        _write_predictions(args.predictions, ensemble.predict_proba(), graph.nodes, graph.classes)
+    if graph.data.get("test_mask") is not None and bool(graph.data.test_mask.any()):
+        right = (ensemble.predict() == graph.data.y)[graph.data.test_mask]
+        _say(f"{100 * float(right.double().mean()):.1f} % of {right.numel()} test nodes are right")
+
+
+def predict(args: argparse.Namespace) -> None:
+    """Write the classes of all nodes of a graph."""
+    ensemble, classes = _load(args.model)
+    if args.dataset is None and args.features is None:
+        nodes = ensemble.notes.get("nodes", [])
+        _write_predictions(args.output, ensemble.predict_proba(), nodes, classes)
+        return
+    graph = read_graph(args, classes)
+    _write_predictions(args.output, ensemble.predict_proba(graph.data), graph.nodes, classes)
+
+
+def search_settings(args: argparse.Namespace) -> None:
+    """Print the best settings."""
+    result = _search(args, read_graph(args))
+    print(result.table(args.show))
+
+
+def suggest(args: argparse.Namespace) -> None:
+    """Print the nodes to label next."""
+    ensemble, _ = _load(args.model)
+    names = ensemble.notes.get("nodes", [])
+    for node in ensemble.suggest(args.count).tolist():
+        print(names[node] if names else node)
+
+
+def embed(args: argparse.Namespace) -> None:
+    """Write embeddings of all nodes, made without labels."""
+    graph = read_graph(args)
+    h = _embedding(args, graph)
+    rows = ([name, *(f"{value:.6g}" for value in row)] for name, row in zip(graph.nodes, h.tolist(), strict=True))
+    _write(args.output, ["node", *(f"h{column + 1}" for column in range(h.size(1)))], rows)
+
+
+def cluster(args: argparse.Namespace) -> None:
+    """Write clusters of nodes, found without labels."""
+    from sklearn.cluster import KMeans
+
+    graph = read_graph(args)
+    count = args.clusters or len(graph.classes)
+    if count < 2:
+        raise InvalidInputError("say with --clusters how many clusters to look for")
+    found = KMeans(count, n_init=10, random_state=args.seed).fit_predict(_embedding(args, graph).numpy())
+    _write(args.output, ["node", "cluster"], zip(graph.nodes, found.tolist(), strict=True))
+
+
+def info(args: argparse.Namespace) -> None:
+    """Print versions, extras and a model's facts."""
+    print(f"torch_gckm {__version__}, torch {torch.__version__}, PyG {torch_geometric.__version__}")
+    print(f"Python {platform.python_version()}, {torch.get_num_threads()} threads")
+    present = [name for name, module in EXTRAS.items() if importlib.util.find_spec(module) is not None]
+    print(f"extras: {', '.join(present) or 'none'}; datasets: {data_root() or 'GCKM_DATA_ROOT is not set'}")
+    if args.model is not None:
+        ensemble, classes = _load(args.model)
+        print(f"{args.model}: {len(ensemble.members)} models, classes {', '.join(classes)}")
+        if ensemble.is_fitted:
+            print(ensemble.members[0].summary())
+
+
+def _search(args: argparse.Namespace, graph: NamedGraph) -> SearchResult:
+    data = graph.data
+    if data.get("train_mask") is None and not bool((data.y >= 0).any()):
+        raise InvalidInputError("no node has a class: give --labels, or --labels-a-class with a dataset")
+    if len(graph.classes) < 2:
+        raise InvalidInputError(f"labels of at least two classes are needed, got {graph.classes}")
+    budget = None if args.budget == 0 else args.budget
+    return search(
+        data, budget=budget, max_settings=args.max_settings, seed=args.seed, num_classes=len(graph.classes),
+        progress=not args.quiet, checkpoint=args.checkpoint,
+    )  # fmt: skip
+
+
+def _embedding(args: argparse.Namespace, graph: NamedGraph) -> Tensor:
+    model = GCKM(graph.data.num_features, args.channels, max(2, len(graph.classes)), aggregation=args.aggregation)
+    with torch.no_grad():
+        return model.initialize(graph.data, fine_tune=False).embed()
+
+
+def _load(path: Path) -> tuple[GCKMEnsemble, list[str]]:
+    if not path.exists():
+        raise InvalidInputError(f"there is no file {path}; make one with 'gckm fit'")
+    ensemble = GCKMEnsemble.load(path)
+    return ensemble, ensemble.notes.get("classes") or [str(number) for number in range(ensemble.out_channels)]
+
+
+def _write_predictions(path: Path | None, probabilities: Tensor, nodes: Sequence[str], classes: Sequence[str]) -> None:
+    values, places = probabilities.topk(2, dim=1)
+    names = nodes or [str(node) for node in range(len(values))]
+    rows = (
+        [name, classes[first], f"{sure:.4f}", classes[second], f"{less:.4f}"]
+        for name, (first, second), (sure, less) in zip(names, places.tolist(), values.tolist(), strict=True)
+    )
+    _write(path, ["node", "class", "probability", "second", "second probability"], rows)
+
+
+def _write(path: Path | None, header: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """A CSV file, or the standard output."""
+    if path is None:
+        csv.writer(sys.stdout).writerows([header, *rows])
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    _say(f"{path}: written")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
