@@ -52,7 +52,7 @@ for name, kernel in first_layers.items():
         right = []
         for seed in range(1 if args.quick else args.draws):
             data = load("digits", transform=PerClassSplit(4, seed=seed))
-            model = GCKM(data.num_features, (64, 10), 10, kernel=[kernel, RBF(), readout])
+            model = GCKM(data.num_features, (32, 10), 10, kernel=[kernel, RBF(), readout])
             Trainer(model, steps=0, progress=False).fit(data)
             right.append((model.predict() == data.y)[data.test_mask].double().mean())
         line += f"{100 * torch.stack(right).mean():>22.1f} %"
