@@ -1,4 +1,4 @@
-"""A graph whose kernel matrices would not fit into memory, fitted on two cores in a minute.
+"""A graph whose kernel matrices would not fit into memory, fitted on two cores in seconds.
 
 100,000 nodes in 10 noisy groups with 20 labels each. Exact kernel matrices would take 80 GB each; some hundred
 of their columns do. Watch the rank, the error that is left, and the memory.
