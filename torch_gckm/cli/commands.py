@@ -32,7 +32,7 @@ def fit(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     result = _search(args, graph)
     ensemble = result.ensemble()
-    ensemble.notes = {"classes": graph.classes, "nodes": graph.nodes}
+    ensemble.notes = {"classes": graph.classes, "nodes": [] if args.inductive else graph.nodes}
     ensemble.save(args.model, inductive=args.inductive)
     best, size = result.best.measures, Path(args.model).stat().st_size / 2**20
     _say(

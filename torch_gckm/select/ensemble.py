@@ -98,7 +98,8 @@ class GCKMEnsemble(torch.nn.Module):
     def suggest(self, count: int = 10) -> Tensor:
         """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``; see :func:`suggest`."""
         embeddings = [model.embed() for model in self.members]
-        return suggest(self.predict_proba(), embeddings, self.labelled, count)
+        probabilities = self.predict_proba()
+        return suggest(probabilities, embeddings, self.labelled.to(probabilities.device), count)
 
     @torch.no_grad()
     def self_train(

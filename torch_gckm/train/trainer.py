@@ -50,7 +50,7 @@ class Trainer:
         nodes: Train on the graph between some of the nodes only, the paper's route to large graphs: a share below 1 or
             a number of nodes, drawn at random, a mask, or node numbers; labelled and validation nodes always belong.
             The history is about these nodes, ``model.predict(data)`` about all. Low-rank kernel
-            matrices scale to large graphs without leaving out edges, and are more accurate.
+            matrices scale to large graphs without leaving out edges.
         init: ``"kernel_pca"``, or ``"random"`` for the paper's study of starting points.
         seed: The seed of a random start, and of the draw of nodes.
         progress: Show a progress bar.
