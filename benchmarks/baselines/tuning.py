@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from baselines.networks import NETWORKS
 from baselines.propagation import ALPHAS, correct_and_smooth, propagate_labels
 from baselines.svm import KERNELS, tune
-from baselines.training import GRID, NetworkTrainer, Recipe, Run
+from baselines.training import NetworkTrainer, Recipe, Run, grid_for
 
 Folds = list[tuple[Tensor, Tensor]]
 SMOOTHED = "MLP"  # The network that C&S smooths.
@@ -37,7 +37,9 @@ class Outcome:
     retrained: list[Tensor]
 
 
-def cross_validate(name: str, data: Data, folds: Folds, seeds: Sequence[int], grid: Sequence[Recipe] = GRID) -> Outcome:
+def cross_validate(
+    name: str, data: Data, folds: Folds, seeds: Sequence[int], grid: Sequence[Recipe] | None = None
+) -> Outcome:
     """Tune any baseline on folds of its labels.
 
     Args:
@@ -45,8 +47,9 @@ def cross_validate(name: str, data: Data, folds: Folds, seeds: Sequence[int], gr
         data: The graph.
         folds: Masks of training and validation nodes; together they are the labelled nodes.
         seeds: The seeds of the models that are trained on all labels.
-        grid: The settings of networks.
+        grid: The settings of networks; by default those that suit the size of the graph.
     """
+    grid = grid_for(data) if grid is None else grid
     if name in NETWORKS:
         return _network(name, data, folds, seeds, grid)
     if name in KERNELS:
@@ -68,8 +71,9 @@ def cross_validate(name: str, data: Data, folds: Folds, seeds: Sequence[int], gr
 BASELINES = (*KERNELS, *NETWORKS, "LabelPropagation", "C&S")
 
 
-def validate(name: str, data: Data, seeds: Sequence[int], grid: Sequence[Recipe] = GRID) -> Outcome:
+def validate(name: str, data: Data, seeds: Sequence[int], grid: Sequence[Recipe] | None = None) -> Outcome:
     """Tune a network by its validation nodes; the first seed chooses, all are reported."""
+    grid = grid_for(data) if grid is None else grid
     trainer = NetworkTrainer(data, name)
     runs = {recipe: trainer.train(recipe, seeds[0], data.train_mask, data.val_mask) for recipe in grid}
     recipe = max(runs, key=lambda key: runs[key].val)

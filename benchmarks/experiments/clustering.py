@@ -1,6 +1,12 @@
-"""Clustering: k-means on the second of two unsupervised layers, next to DMoN; normalised mutual information."""
+"""Clustering: k-means on the second of two unsupervised layers, next to DMoN; normalised mutual information.
+
+The paper names its bandwidth and not its numbers of channels. With k classes ours are 2 k and k, as in spectral
+clustering, which was decided without a look at the scores of others; those stand beside it.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from baselines.dmon import EPOCHS, cluster
 from sklearn.cluster import KMeans
@@ -10,8 +16,17 @@ from torch_geometric.data import Data
 from experiments.common import WIKIPEDIA, Experiment, Row, Task, timed
 from torch_gckm import GCKM
 
-METHODS = ("DMoN", "DMoN, 16 clusters", "GCKM")
-CHANNELS = (64, 16)
+# Numbers of channels from the number of classes.
+CHANNELS: dict[str, Callable[[int], tuple[int, int]]] = {
+    "GCKM": lambda k: (2 * k, k),
+    "GCKM (k, k)": lambda k: (k, k),
+    "GCKM (16, k)": lambda k: (16, k),
+    "GCKM (32, k)": lambda k: (32, k),
+    "GCKM (16, 16)": lambda k: (16, 16),
+    "GCKM (64, 16)": lambda k: (64, 16),
+}
+GCN_ON_WIKIPEDIA = "GCKM, gcn on all graphs"
+METHODS = ("DMoN", "DMoN, 16 clusters", *CHANNELS, GCN_ON_WIKIPEDIA)
 
 
 class Clustering(Experiment):
@@ -25,13 +40,14 @@ class Clustering(Experiment):
             {"dataset": name, "method": method, "seed": seed}
             for name in options.datasets
             for method in options.chosen(METHODS)
+            if method != GCN_ON_WIKIPEDIA or name in WIKIPEDIA
             for seed in range(options.seeds)
         ]
 
     def run(self, task: Task) -> Row:
         data = self.load(task["dataset"])
         classes = int(data.y.max()) + 1
-        if task["method"] == "GCKM":
+        if task["method"].startswith("GCKM"):
             clusters, seconds = timed(lambda: self._kernel_machine(task, data, classes))
         else:
             count = 16 if "16" in task["method"] else classes
@@ -42,7 +58,9 @@ class Clustering(Experiment):
 
     @staticmethod
     def _kernel_machine(task: Task, data: Data, classes: int) -> object:
-        aggregation = "sum" if task["dataset"] in WIKIPEDIA else "gcn"
-        model = GCKM(data.num_features, CHANNELS, classes, kernel="rbf", aggregation=aggregation)
+        method, name = task["method"], task["dataset"]
+        aggregation = "sum" if name in WIKIPEDIA and method != GCN_ON_WIKIPEDIA else "gcn"
+        channels = CHANNELS.get(method, CHANNELS["GCKM"])(classes)
+        model = GCKM(data.num_features, channels, classes, kernel="rbf", aggregation=aggregation)
         h = model.initialize(data, fine_tune=False).layers[-1].h.detach().numpy()
         return KMeans(classes, n_init=10, random_state=task["seed"]).fit_predict(h)

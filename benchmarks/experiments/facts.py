@@ -85,7 +85,7 @@ class Progress(Experiment):
         data.train_mask, data.val_mask = data.train_mask[:, 0].clone(), data.val_mask[:, 0].clone()
         settings = FEW_LABELS[task["dataset"]]
         model = GCKM(data.num_features, out_channels=int(data.y.max()) + 1, gram="dense", **settings)
-        steps = 3 if self.options.quick else 30 if task["start"] == "kernel_pca" else 200
+        steps = 3 if self.options.quick else 30 if task["start"] == "kernel_pca" else 100
         trainer = Trainer(model, steps=steps, init=task["start"], progress=False)
         history, seconds = timed(lambda: trainer.fit(data))
         columns = {key: value for key, value in history.to_dict().items() if isinstance(value, list)}

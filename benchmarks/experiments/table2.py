@@ -61,7 +61,7 @@ class Table2(Experiment):
         quick, data = self.options.quick, self.load(name, "few_labels_folds")
         count = data.train_mask.size(1)
         folds = [(data.train_mask[:, i], data.val_mask[:, i]) for i in range(2 if quick else count)]
-        seeds, grid = range(1 if quick else self.options.seeds), GRID[:1] if quick else GRID
+        seeds, grid = range(1 if quick else self.options.seeds), GRID[:1] if quick else None
         outcome, seconds = timed(lambda: cross_validate(method, data, folds, seeds, grid))
         found = {
             "folds": [percent(predicted, data) for predicted in outcome.by_fold],

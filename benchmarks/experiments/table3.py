@@ -53,7 +53,7 @@ class Table3(Experiment):
         if not size:
             data.val_mask[:] = False
         if method in NETWORKS:
-            seeds, grid = range(1 if quick else self.options.seeds), GRID[:1] if quick else GRID
+            seeds, grid = range(1 if quick else self.options.seeds), GRID[:1] if quick else None
             outcome, seconds = timed(lambda: validate(method, data, seeds, grid))
             found = {"tuned": [percent(predicted, data) for predicted in outcome.by_fold]}
             return {"accuracy": found, "setting": outcome.setting, "val": 100 * outcome.val, "seconds": seconds}

@@ -35,7 +35,6 @@ def tiny(monkeypatch, graph):
     monkeypatch.setattr(common, "load", load)
     monkeypatch.setattr("baselines.training.MAX_EPOCHS", 10)
     monkeypatch.setattr("baselines.svm.POWERS", (-1, 0))
-    monkeypatch.setattr("experiments.clustering.CHANNELS", (6, 4))
     monkeypatch.setattr("experiments.subset.CHANNELS", (4, 3))
     monkeypatch.setattr("experiments.subset.SHARES", (0.3, 0.5, 1.0))
     for module, name in (("table2", "FEW_LABELS"), ("ablation", "FEW_LABELS"), ("facts", "FEW_LABELS"),
