@@ -11,7 +11,7 @@ version = re.search(r'__version__ = "(.+)"', (here / "torch_gckm" / "_version.py
 extras = {
     "sparse": ["torch-scatter", "torch-sparse"],  # Both are built from source.
     "datasets": ["ogb"],
-    "sklearn": ["scikit-learn>=1.4"],
+    "sklearn": ["scikit-learn>=1.6"],
     "plot": ["matplotlib>=3.8"],
     "tune": ["optuna"],
     "docs": ["sphinx", "myst-parser", "furo"],

@@ -1,15 +1,19 @@
 """Markdown tables and pictures from the results of ``run.py``, next to the paper's numbers.
 
     python benchmarks/make_tables.py --results out --pictures out
+    python benchmarks/make_tables.py --results benchmarks/results --pictures docs/images --page docs/results.md
 
 A cell is a mean over seeds, folds or splits, with the half width of its 95 % interval where there are several,
-and in brackets what the paper has. Experiments that were not run are left out.
+and in brackets what the paper has. Experiments that were not run are left out. In a page, the lines between
+``<!-- NAME -->`` and ``<!-- end -->`` are replaced by the table of that name.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,9 +21,11 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import paper_numbers as paper
+from scipy import stats
 from store import Row, read
 
 Rows = list[Row]
+TITLES = {"citeseer": "CiteSeer", "pubmed": "PubMed"}
 Part = tuple[str, str]  # A method, and which of its numbers.
 
 
@@ -28,7 +34,8 @@ def interval(values: Sequence[float]) -> str:
     mean = statistics.fmean(values)
     if len(values) < 2:
         return f"{mean:.1f}"
-    return f"{mean:.1f} ± {1.96 * statistics.stdev(values) / math.sqrt(len(values)):.1f}"
+    width = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return f"{mean:.1f} ± {width:.1f}"
 
 
 def printed(cell: paper.Cell | None) -> str:
@@ -42,6 +49,11 @@ def table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     rule = ["---"] * len(header)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *lines)) + "\n"
+
+
+def title(name: str) -> str:
+    """How a graph is called in print."""
+    return TITLES.get(name, name.capitalize())
 
 
 def unique(values: Sequence[Any]) -> list[Any]:
@@ -64,15 +76,32 @@ def by_dataset(rows: Rows, numbers: dict[str, paper.Column]) -> str:
             known = numbers.get(name, {}).get(method) if first else None
             line.append((interval(values) if values else "-") + printed(known))
         lines.append(line)
-    return table(["", *names], lines)
+    return table(["", *map(title, names)], lines)
+
+
+def by_dataset_with_times(rows: Rows, numbers: dict[str, paper.Column]) -> str:
+    """Accuracies, then the seconds that choosing and training took, and how many settings a search tried."""
+    names = unique([row["dataset"] for row in rows])
+    lines = []
+    for method in unique([row["method"] for row in rows]):
+        line = [method]
+        for name in names:
+            found = [row for row in rows if row["dataset"] == name and row["method"] == method]
+            tried = [row["settings"] for row in found if "settings" in row]
+            counts = f", {min(tried)} to {max(tried)} settings" if len(set(tried)) > 1 else ""
+            counts = f", {tried[0]} settings" if len(set(tried)) == 1 else counts
+            line.append(f"{statistics.fmean(row['seconds'] for row in found):.0f} s{counts}" if found else "-")
+        lines.append(line)
+    note = "Seconds of one such choice, training included, and what a search tried in them:"
+    return f"{by_dataset(rows, numbers)}\n{note}\n\n{table(['', *map(title, names)], lines)}"
 
 
 def table2(rows: Rows, pictures: Path) -> str:
-    return by_dataset(rows, paper.TABLE2)
+    return by_dataset_with_times(rows, paper.TABLE2)
 
 
 def standard(rows: Rows, pictures: Path) -> str:
-    return by_dataset(rows, paper.STANDARD)
+    return by_dataset_with_times(rows, paper.STANDARD)
 
 
 def clustering(rows: Rows, pictures: Path) -> str:
@@ -92,7 +121,7 @@ def table3(rows: Rows, pictures: Path) -> str:
     lines = []
     for name in unique([row["dataset"] for row in rows]):
         for method in unique([row["method"] for row in rows if row["dataset"] == name]):
-            line = [name, method]
+            line = [title(name), method]
             for size in sizes:
                 chosen = [r for r in rows if (r["dataset"], r["method"], r["val_labels"]) == (name, method, size)]
                 values = [value for row in chosen for value in list(row["accuracy"].values())[-1]]
@@ -114,15 +143,15 @@ def depth(rows: Rows, pictures: Path) -> str:
             for d, part in chosen.items():
                 values = [value for row in part for found in row["accuracy"].values() for value in found]
                 cells.append(interval(values) + printed(known.get(d)))
-            lines.append([f"{name}, {method}", *cells])
+            lines.append([f"{title(name)}, {method}", *cells])
             seconds = [statistics.fmean(row["seconds"] for row in part) for part in chosen.values()]
-            lines.append([f"{name}, {method}, seconds", *(f"{value:.1f}" for value in seconds)])
+            lines.append([f"{title(name)}, {method}, seconds", *(f"{value:.1f}" for value in seconds)])
     return table(["layers", *map(str, depths)], lines)
 
 
 def sparsity(rows: Rows, pictures: Path) -> str:
     shares = list(rows[0]["small"])
-    lines = [[row["dataset"], *(f"{100 * row['small'][share]:.1f} %" for share in shares)] for row in rows]
+    lines = [[title(row["dataset"]), *(f"{100 * row['small'][share]:.1f} %" for share in shares)] for row in rows]
     return table(["entries below, relative to the largest", *shares], lines)
 
 
@@ -132,7 +161,7 @@ def statistics_table(rows: Rows, pictures: Path) -> str:
         numbers = [row[key] for key in ("nodes", "edges", "features", "classes", "homophily")]
         known = paper.STATISTICS.get(row["dataset"])
         note = f" ({known[4]:.3f})" if known else ""
-        lines.append([row["dataset"], *(f"{number:,}" for number in numbers[:4]), f"{numbers[4]:.3f}{note}"])
+        lines.append([title(row["dataset"]), *(f"{number:,}" for number in numbers[:4]), f"{numbers[4]:.3f}{note}"])
     return table(["", "nodes", "edges", "features", "classes", "homophily"], lines)
 
 
@@ -148,7 +177,7 @@ def progress(rows: Rows, pictures: Path) -> str:
         top.plot(0, 100 * history["leave_one_out"][0], "kx", label="leave-one-out, step 0")
         top.axvline(row["best_step"], color="grey", lw=0.8, ls=":")
         start = "kernel PCA" if row["start"] == "kernel_pca" else "random start"
-        top.set(title=f"{row['dataset']}, {start}", ylim=(0, 103))
+        top.set(title=f"{title(row['dataset'])}, {start}", ylim=(0, 103))
         middle.plot(history["step"], history["loss"])
         bottom.semilogy(history["step"], history["orthogonality"])
         bottom.set_xlabel("step")
@@ -159,7 +188,7 @@ def progress(rows: Rows, pictures: Path) -> str:
     panels[0][0].legend(fontsize=8)
     pictures.mkdir(parents=True, exist_ok=True)
     figure.savefig(pictures / "training_progress.png", dpi=120)
-    return f"![Training progress]({pictures / 'training_progress.png'})\n"
+    return "![Training progress](PICTURES/training_progress.png)\n"
 
 
 def qualitative(rows: Rows, pictures: Path) -> str:
@@ -189,16 +218,28 @@ def main(arguments: list[str] | None = None) -> str:
     parser.add_argument("--results", type=Path, default=Path("out"), help="folder of the results")
     parser.add_argument("--pictures", type=Path, default=Path("out"), help="folder of the pictures")
     parser.add_argument("--quick", action="store_true", help="the results of quick runs")
+    parser.add_argument("--page", type=Path, help="a page to write the tables into")
     args = parser.parse_args(arguments)
-    texts = []
+    folder = args.pictures if args.page is None else os.path.relpath(args.pictures, args.page.parent)
+    texts = {}
     for name, render in TABLES.items():
         rows = read(args.results / f"{name}{'_quick' if args.quick else ''}.jsonl")
         if rows:
-            machine = unique([row["machine"] for row in rows])
-            texts.append(f"## {name}\n\nOn {', '.join(machine)}.\n\n{render(rows, args.pictures)}")
-    text = "\n".join(texts)
+            made = render(rows, args.pictures).replace("PICTURES", str(folder))
+            texts[name] = f"{made}\nOn {'; '.join(unique([row['machine'] for row in rows]))}.\n"
+    if args.page is not None:
+        args.page.write_text(filled(args.page.read_text(), texts))
+    text = "\n".join(f"## {name}\n\n{part}" for name, part in texts.items())
     print(text)
     return text
+
+
+def filled(page: str, texts: dict[str, str]) -> str:
+    """A page with the tables that it has places for."""
+    for name, text in texts.items():
+        place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+        page = place.sub(lambda found, text=text: f"{found[1]}\n{text}\n{found[2]}", page)
+    return page
 
 
 if __name__ == "__main__":

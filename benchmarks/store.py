@@ -40,12 +40,13 @@ def run_tasks(tasks: list[Task], run: Callable[[Task], Row], path: Path, describ
     done = {_key(task): row for task in tasks for row in read(path) if task.items() <= _plain(row).items()}
     todo = [task for task in tasks if _key(task) not in done]
     for task in (bar := tqdm(todo, unit="task")):
-        bar.set_description(" ".join(str(value) for value in task.values()))
+        label = " ".join(str(value) for value in task.values())
+        bar.set_description(label)
         line = json.dumps({**task, **run(task), **provenance()})
         with path.open("a") as file:
             file.write(line + "\n")
         row = json.loads(line)
-        tqdm.write(f"{bar.desc}: {describe(row)}")
+        tqdm.write(f"{label}: {describe(row)}")
         done[_key(task)] = row
     return [done[_key(task)] for task in tasks]
 

@@ -8,13 +8,15 @@ from torch_gckm.optim import CayleyAdam
 from torch_gckm.train import History, Trainer
 
 if TYPE_CHECKING:
-    from torch_gckm.estimators import GCKMClassifier
+    from torch_gckm.estimators import GCKMClassifier, GCKMClustering, GCKMEmbedding
 
 __all__ = [
     "GCKM",
     "CayleyAdam",
     "GCKMClassifier",
+    "GCKMClustering",
     "GCKMConv",
+    "GCKMEmbedding",
     "History",
     "SemiSupRKMReadout",
     "Trainer",
@@ -24,7 +26,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Estimators need scikit-learn, an extra: imported when first asked for.
-    if name == "GCKMClassifier":
+    if name in ("GCKMClassifier", "GCKMClustering", "GCKMEmbedding"):
         from torch_gckm import estimators
 
         return getattr(estimators, name)

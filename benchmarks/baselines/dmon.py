@@ -6,6 +6,10 @@ assignments :math:`S`, degrees :math:`d` and :math:`m` edges,
 .. math::
     -\frac{1}{2 m} \mathrm{Tr}\bigl(S' A S - S' d d' S / 2 m\bigr)
     + \frac{\sqrt{k}}{n} \Bigl\| \sum_v S_v \Bigr\| - 1.
+
+The network is that of its authors: :math:`\mathrm{selu}(s \odot z + P z + b)` with :math:`z = x W`, features of a
+node divided by their sum, :math:`P` the normalised adjacency matrix and :math:`s` a learned weight of what the node
+itself says; then a linear map to clusters, with dropout, and a softmax.
 """
 
 from __future__ import annotations
@@ -22,18 +26,27 @@ HIDDEN, EPOCHS, DROPOUT = 64, 500, 0.5
 
 
 class DMoN(torch.nn.Module):
-    """A graph convolution with a skip connection, and a linear map to clusters."""
+    """A graph convolution with a skip connection, and a linear map to clusters.
+
+    Args:
+        matrix: The normalised adjacency matrix.
+        channels: The number of features.
+        clusters: The number of clusters.
+    """
 
     def __init__(self, matrix: SparseMatrix, channels: int, clusters: int) -> None:
         super().__init__()
         self.matrix = matrix
-        self.own = SparseLinear(channels, HIDDEN, bias=True, weight_initializer="glorot")
-        self.neighbours = SparseLinear(channels, HIDDEN, bias=False, weight_initializer="glorot")
-        self.assign = Linear(HIDDEN, clusters, weight_initializer="glorot")
+        self.linear = SparseLinear(channels, HIDDEN, bias=False, weight_initializer="glorot")
+        self.skip = torch.nn.Parameter(torch.ones(HIDDEN))
+        self.bias = torch.nn.Parameter(torch.zeros(HIDDEN))
+        self.assign = Linear(HIDDEN, clusters, bias_initializer="zeros")
+        torch.nn.init.orthogonal_(self.assign.weight)
 
     def forward(self, x: SparseMatrix) -> Tensor:
-        hidden = selu(self.own(x) + self.matrix @ self.neighbours(x))
-        return self.assign(dropout(hidden, DROPOUT, self.training)).softmax(dim=1)
+        z = self.linear(x)
+        hidden = selu(self.skip * z + self.matrix @ z + self.bias)
+        return dropout(self.assign(hidden), DROPOUT, self.training).softmax(dim=1)
 
 
 def modularity_loss(matrix: SparseMatrix, assignment: Tensor) -> Tensor:
@@ -51,7 +64,7 @@ def cluster(data: Data, clusters: int, seed: int, epochs: int = EPOCHS) -> Tenso
     count, index = data.num_nodes, data.edge_index
     ones = torch.ones(index.size(1))
     graph = SparseMatrix(torch.sparse_coo_tensor(index, ones, (count, count), check_invariants=False))
-    x, matrix = features(data, unit_rows=False), adjacency(data, "symmetric")
+    x, matrix = features(data, unit_rows=True), adjacency(data, "symmetric")
     network = DMoN(matrix, x.shape[1], clusters)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     for _ in range(epochs):

@@ -6,7 +6,7 @@ import make_tables
 import pytest
 import run
 import torch
-from experiments import common
+from experiments import clustering, common
 from experiments.facts import readout_system
 from experiments.qualitative import CHANGES
 from store import read, run_tasks
@@ -35,6 +35,8 @@ def tiny(monkeypatch, graph):
     monkeypatch.setattr(common, "load", load)
     monkeypatch.setattr("baselines.training.MAX_EPOCHS", 10)
     monkeypatch.setattr("baselines.svm.POWERS", (-1, 0))
+    small = dict.fromkeys(clustering.CHANNELS, lambda k: (6, 4))
+    monkeypatch.setattr(clustering, "CHANNELS", small)
     monkeypatch.setattr("experiments.subset.CHANNELS", (4, 3))
     monkeypatch.setattr("experiments.subset.SHARES", (0.3, 0.5, 1.0))
     for module, name in (("table2", "FEW_LABELS"), ("ablation", "FEW_LABELS"), ("facts", "FEW_LABELS"),

@@ -1,10 +1,15 @@
 import copy
+import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from tests.conftest import make_graph
 from torch_gckm import GCKMClassifier
@@ -30,12 +35,11 @@ def test_fits_any_graph_with_a_train_mask(graph):
     assert fitted.predict(make_graph(20, seed=4)).shape == (20,)
 
 
-@pytest.mark.filterwarnings("ignore::torch_gckm.errors.LowRankWarning")  # The default has more channels than needed.
 def test_without_search_one_default_model(graph):
     fitted = classifier(search=None).fit(graph)
     assert fitted.result_ is None
     assert len(fitted.model_.members) == 1
-    assert fitted.score(graph, graph.test_mask) > 0.5
+    assert fitted.score(graph, mask=graph.test_mask) > 0.5
 
 
 def test_classes_may_have_any_numbers_and_need_labels(graph):
@@ -92,10 +96,60 @@ def test_bad_arguments(graph, change, match):
 
 
 def test_bad_labels(graph):
+    with pytest.raises(InvalidInputError, match="mask="):
+        classifier(search=None).fit(graph).score(graph, graph.y)
     for y, match in ((None, "no labels"), (torch.zeros(60, dtype=torch.long), "at least two classes")):
         graph.y = y
         with pytest.raises(InvalidInputError, match=match):
             classifier().fit(graph)
+
+
+def test_rows_with_named_classes(blobs):
+    X, y = blobs
+    names = np.array(["ant", "bee", "cat"])[y]
+    given = [name if row < 20 else -1 for row, name in enumerate(names)]
+    fitted = classifier(max_settings=6).fit(X, given)
+    assert fitted.classes_.tolist() == ["ant", "bee", "cat"]
+    assert fitted.score(X, names) > 0.9
+    assert set(fitted.predict(X + 0.01)) == {"ant", "bee", "cat"}
+    np.testing.assert_array_equal(fitted.predict(), fitted.predict(X))
+    np.testing.assert_allclose(fitted.predict_proba(X + 0.01).sum(axis=1), 1.0, atol=1e-5)
+    assert not set(fitted.suggest(5)) & set(range(20))
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.predict_proba(X + 0.01), fitted.predict_proba(X + 0.01))
+
+
+def test_new_rows(blobs, few):
+    X, y = blobs
+    fitted = classifier(search=None).fit(X[:100], few[:100])
+    assert fitted.score(X[100:], y[100:]) > 0.85
+    assert (fitted.predict(X[100:]) == fitted.predict_proba(X[100:]).argmax(axis=1)).all()
+
+
+def test_unlabelled_rows_do_not_count(blobs):
+    X, y = blobs
+    fitted = classifier(search=None).fit(X, y)
+    wrong = np.where(np.arange(150) < 30, (fitted.predict() + 1) % 3, fitted.predict())
+    assert fitted.score(X, wrong) == pytest.approx(0.8)
+    assert fitted.score(X, np.where(np.arange(150) < 30, -1, wrong)) == 1.0
+    assert fitted.score(X, wrong, np.where(np.arange(150) < 30, 4.0, 1.0)) == pytest.approx(0.5)
+    with pytest.raises(InvalidInputError, match="none of the rows"):
+        fitted.score(X, np.full(150, -1))
+
+
+def test_cross_validation_and_grids(blobs):
+    X, y = blobs
+    pipeline = make_pipeline(StandardScaler(), classifier(search=None))
+    assert cross_val_score(pipeline, X, y, cv=3).min() > 0.9
+    grid = GridSearchCV(pipeline, {"gckmclassifier__neighbours": [1, 10]}, cv=3, scoring="neg_log_loss").fit(X, y)
+    assert len(np.unique(grid.cv_results_["mean_test_score"])) == 2
+    assert grid.predict(X).shape == (150,)
+
+
+def test_small_graphs_have_fewer_channels():
+    for size, channels in ((10, (2, 2)), (80, (10, 10)), (600, (64, 16))):
+        model = classifier(search=None).fit(make_graph(size, classes=2)).model_.members[0]
+        assert model.hidden_channels == channels
 
 
 def test_package_works_without_scikit_learn():
@@ -104,11 +158,12 @@ import sys
 sys.modules["sklearn"] = sys.modules["sklearn.base"] = None
 import torch_gckm
 assert torch_gckm.GCKM
-try:
-    torch_gckm.GCKMClassifier
-except ImportError as error:
-    assert "torch_gckm[sklearn]" in str(error)
-else:
-    raise AssertionError
+for name in ("GCKMClassifier", "GCKMClustering", "GCKMEmbedding"):
+    try:
+        getattr(torch_gckm, name)
+    except ImportError as error:
+        assert "torch_gckm[sklearn]" in str(error)
+    else:
+        raise AssertionError
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,5 +1,12 @@
 """Estimators with scikit-learn manners (extra ``sklearn``)."""
 
-from torch_gckm.estimators.classifier import GCKMClassifier
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError("estimators need scikit-learn; install it with: pip install 'torch_gckm[sklearn]'") from error
 
-__all__ = ["GCKMClassifier"]
+from torch_gckm.estimators.classifier import GCKMClassifier
+from torch_gckm.estimators.clustering import GCKMClustering
+from torch_gckm.estimators.embedding import GCKMEmbedding
+
+__all__ = ["GCKMClassifier", "GCKMClustering", "GCKMEmbedding"]

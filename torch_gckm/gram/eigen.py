@@ -44,7 +44,7 @@ def top_eigenvectors(matrix: Tensor, count: int, *, check_psd: bool) -> tuple[Te
     # Rounding is relative to the matrix that is centred, not only to what is left of it.
     positive = values > floor * max(largest, float(matrix.diagonal().abs().max()))
     values, vectors = values[positive], vectors[:, positive]
-    residual = centre(matrix @ vectors) - vectors * values
+    residual = centre(matrix @ centre(vectors)) - vectors * values
     error = float(residual.norm(dim=0).max()) if values.numel() else 0.0
     if not error <= 1e-7 * max(largest, 1e3 * floor * float(matrix.abs().max())):
         raise EigenResidualError(

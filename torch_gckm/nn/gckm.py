@@ -111,7 +111,7 @@ class GCKM(torch.nn.Module):
             hidden[-1], out_channels, kernels[-1], etas[-1], lambda1, lambda2, grams[-1], code, class_weight
         )
         self.register_buffer("data_id", torch.zeros(4, dtype=torch.long))
-        self.register_load_state_dict_post_hook(lambda module, _: module._match_channels())
+        self.register_load_state_dict_post_hook(_match_loaded_channels)
 
     def reset_parameters(self) -> None:
         """Forget the fit."""
@@ -328,6 +328,10 @@ class GCKM(torch.nn.Module):
             raise NotFittedError("the model was saved with inductive=True and knows no graph; pass it one")
         if not self.is_fitted:
             raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
+
+
+def _match_loaded_channels(model: GCKM, _: Any) -> None:  # A function with a name can be pickled.
+    model._match_channels()
 
 
 def _per_layer(value: Any, count: int, name: str) -> list[Any]:

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import is_undirected
+
+from torch_gckm.estimators.rows import join, neighbour_graph, places_among, to_matrix, to_tensor
+
+LINE = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0], [30.0], [31.0]], dtype=np.float32)
+
+
+def test_nearest_rows_are_joined_both_ways():
+    edges = neighbour_graph(LINE, 1)
+    assert is_undirected(edges)
+    pairs = set(map(tuple, edges.t().tolist()))
+    assert {(0, 1), (1, 0), (6, 7), (7, 6)} <= pairs
+    assert not any(abs(a - b) > 1 for a, b in pairs)
+
+
+def test_at_most_a_quarter_of_the_rows_are_neighbours():
+    near = neighbour_graph(LINE, 100)
+    assert torch.equal(near, neighbour_graph(LINE, 2))
+    assert near.size(1) > neighbour_graph(LINE, 1).size(1)
+    assert neighbour_graph(LINE[:2], 5).tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_new_nodes_listen_and_are_not_heard(sparse):
+    rows = scipy.sparse.csr_matrix(LINE) if sparse else LINE
+    graph = Data(x=to_tensor(rows), edge_index=neighbour_graph(LINE, 1))
+    new = np.array([[1.2], [31.5]], dtype=np.float32)
+    joined = join(graph, scipy.sparse.csr_matrix(new) if sparse else new, 2)
+    more = joined.edge_index[:, graph.edge_index.size(1) :]
+    assert set(map(tuple, more.t().tolist())) == {(1, 8), (2, 8), (7, 9), (6, 9)}
+    assert torch.equal(joined.edge_index[:, : graph.edge_index.size(1)], graph.edge_index)
+    assert joined.x.is_sparse_csr == sparse
+    np.testing.assert_array_equal(joined.x.to_dense().numpy(), np.vstack([LINE, new]))
+
+
+def test_new_edges_have_the_mean_weight():
+    graph = Data(
+        x=torch.from_numpy(LINE), edge_index=torch.tensor([[0, 1], [1, 0]]), edge_weight=torch.tensor([2.0, 4])
+    )
+    assert join(graph, LINE[:1] + 0.1, 2).edge_weight.tolist() == [2.0, 4.0, 3.0, 3.0]
+    graph.edge_index, graph.edge_weight = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
+    assert join(graph, LINE[:1] + 0.1, 1).edge_weight.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("as_kind", [np.asarray, scipy.sparse.csr_matrix, scipy.sparse.csr_array])
+def test_rows_are_found_again(as_kind):
+    known = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0]], dtype=np.float32)
+    asked = np.array([[2.0, -0.0], [0.0, 1.0], [1.0, 0.0]], dtype=np.float32)
+    assert places_among(as_kind(asked), as_kind(known)).tolist() == [1, 0, -1]
+    assert places_among(as_kind(known), as_kind(known)).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("matrix", [LINE, scipy.sparse.csr_matrix(LINE)])
+def test_tensors_and_back(matrix):
+    tensor = to_tensor(matrix)
+    back = to_matrix(tensor)
+    assert type(back) is type(matrix)
+    np.testing.assert_array_equal(tensor.to_dense().numpy(), LINE)
+    assert (back != matrix).sum() == 0
+    if isinstance(matrix, np.ndarray):
+        tensor[0, 0] = 5.0
+        assert matrix[0, 0] == 0.0  # It is a copy.

@@ -1,0 +1,26 @@
+"""What scikit-learn asks of an estimator."""
+
+import pytest
+from sklearn.base import is_classifier, is_clusterer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from torch_gckm import GCKMClassifier, GCKMClustering, GCKMEmbedding
+
+UNLABELLED = "one of its problems has the classes -1 and 1, and -1 means unlabelled"
+ESTIMATORS = [GCKMClassifier(search=None), GCKMClustering(), GCKMEmbedding()]
+
+
+def expected_failures(estimator):
+    return {"check_classifiers_classes": UNLABELLED} if isinstance(estimator, GCKMClassifier) else {}
+
+
+# More channels than the checks' few rows have directions; one check may need a setting of the environment.
+@pytest.mark.filterwarnings("ignore::torch_gckm.errors.LowRankWarning")
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+def test_checks(estimator, check):
+    check(estimator)
+
+
+def test_kinds():
+    assert [is_classifier(e) for e in ESTIMATORS] == [True, False, False]
+    assert [is_clusterer(e) for e in ESTIMATORS] == [False, True, False]

@@ -1,0 +1,141 @@
+"""What the estimators have in common: graphs or arrays in, tensors or arrays out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+import sklearn.exceptions
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from torch_gckm import errors
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.estimators.rows import join, neighbour_graph, places_among, to_matrix, to_tensor
+from torch_gckm.gram import GramLike
+from torch_gckm.kernels import KernelLike
+from torch_gckm.nn import GCKM
+from torch_gckm.nn.aggregation import AggregationLike
+from torch_gckm.nn.graph import graph_of
+
+# Beyond that, the last directions of a small kernel matrix are noise, and new nodes land anywhere along them.
+NODES_A_CHANNEL = 8
+
+
+class NotFittedError(errors.NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
+    """An estimator is asked before it was fitted; an error of this package and of scikit-learn alike."""
+
+
+class GraphEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator that is fitted to one graph and speaks about it, other graphs, and rows that are new.
+
+    A subclass says in :meth:`_values` what it knows of every node of a graph.
+
+    Attributes:
+        graph_: The graph that was fitted, given or made of the rows of ``X``.
+        n_features_in_: The number of features.
+    """
+
+    graph_: Data
+    n_features_in_: int
+    neighbours: int
+    _from_arrays: bool
+
+    def _values(self, graph: Data | None) -> Tensor:
+        """What is predicted of every node of the fitted graph, or of another, ``[n, c]``."""
+        raise NotImplementedError
+
+    def _take(self, X: Any, edge_index: Any = None, y: Any = "no_validation") -> tuple[Data, Any]:
+        """The graph to fit, and checked labels if there are some beside it."""
+        if self.neighbours < 1:
+            raise InvalidInputError(f"'neighbours' must be positive, got {self.neighbours}")
+        self._from_arrays = not isinstance(X, Data | HeteroData)
+        if not self._from_arrays:
+            if edge_index is not None or not (y is None or isinstance(y, str)):
+                raise InvalidInputError("a Data object has its own edges and labels; pass no 'edge_index' or 'y' too")
+            self.n_features_in_ = graph_of(X)[0].size(1)
+            self.__dict__.pop("feature_names_in_", None)  # Of an earlier fit to a table.
+            return copy.copy(X), None
+        checked = self._check(X, y, reset=True)
+        x, y = (checked, None) if isinstance(y, str) else checked
+        edges = neighbour_graph(x, self.neighbours) if edge_index is None else _edges(edge_index)
+        return Data(x=to_tensor(x), edge_index=edges), y
+
+    def _ask(self, X: Any = None, edge_index: Any = None) -> Tensor:
+        """The values of every node of a graph, or of every row of a matrix."""
+        self._require_fit()
+        if X is None or isinstance(X, Data | HeteroData):
+            if edge_index is not None:
+                raise InvalidInputError("'edge_index' goes with a matrix X; a Data object has its own edges")
+            return self._values(X)
+        x = self._check(X, reset=False)
+        if edge_index is not None:
+            return self._values(Data(x=to_tensor(x), edge_index=_edges(edge_index)))
+        known = to_matrix(self.graph_.x)
+        if scipy.sparse.issparse(x) != scipy.sparse.issparse(known):
+            x = scipy.sparse.csr_matrix(x) if scipy.sparse.issparse(known) else x.toarray()
+        places = places_among(x, known.astype(np.float32, copy=False))
+        values, new = self._values(None)[places], places < 0
+        if new.any():
+            joined = self._values(join(self.graph_, x[new], self.neighbours))
+            values[torch.from_numpy(new).to(values.device)] = joined[known.shape[0] :]
+        return values
+
+    def _check(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
+        """Rows, and perhaps labels, as scikit-learn checks them; at least two rows for a fit."""
+        options = {"accept_sparse": "csr", "dtype": np.float32, "ensure_min_samples": 2 if reset else 1}
+        return validate_data(self, to_matrix(X), to_matrix(y), reset=reset, **options)
+
+    def _answer(self, values: Tensor) -> Any:
+        """As the fit was given, a tensor or an array."""
+        return values.detach().cpu().numpy() if self._from_arrays else values
+
+    def _require_fit(self) -> None:
+        if not hasattr(self, "graph_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class LayersEstimator(GraphEstimator):
+    """An estimator of unsupervised layers; its values are the embeddings of the last one.
+
+    Attributes:
+        models_: The fitted layers, of one model or of several side by side; their readouts are not used.
+        embedding_: The embeddings of the fitted graph, ``[n, channels]``.
+    """
+
+    models_: list[GCKM]
+    embedding_: Any
+    kernel: KernelLike
+    aggregation: AggregationLike | Sequence[AggregationLike]
+    hops: int | Sequence[int]
+    normalize: Literal["l2", "columns"] | None
+    gram: GramLike
+
+    @torch.no_grad()
+    def _fit_layers(self, graph: Data, *channels: int | Sequence[int]) -> Tensor:
+        """One model for each of the given numbers of channels."""
+        options: dict[str, Any] = {name: getattr(self, name) for name in ("aggregation", "hops", "normalize", "gram")}
+        models = [GCKM(self.n_features_in_, numbers, kernel=self.kernel, **options) for numbers in channels]
+        self.models_ = [model.to(graph.x.device).initialize(graph, fine_tune=False) for model in models]
+        self.graph_ = graph
+        h = self._values(None)
+        self.embedding_ = self._answer(h)
+        return h
+
+    def _values(self, graph: Data | None) -> Tensor:
+        return torch.cat([model.embed(graph) for model in self.models_], dim=1)
+
+
+def _edges(edge_index: Any) -> Tensor:
+    return edge_index if isinstance(edge_index, Tensor) else torch.from_numpy(np.array(edge_index))
