@@ -6,7 +6,7 @@ from pathlib import Path
 import torch_gckm
 
 PACKAGE = Path(torch_gckm.__file__).parent
-BASE = {"errors", "numerics", "cache", "files", "_version"}
+BASE = {"errors", "numerics", "cache", "files", "neighbours", "_version"}
 MAY_IMPORT = {
     "kernels": set(),
     "manifold": set(),
@@ -16,8 +16,10 @@ MAY_IMPORT = {
     "nn": {"kernels", "gram", "manifold"},
     "train": {"kernels", "nn", "optim", "manifold"},
     "select": {"kernels", "gram", "nn", "train"},
-    "estimators": {"gram", "nn", "select", "train"},
-    "cli": {"kernels", "datasets", "nn", "select"},
+    "estimators": {"kernels", "gram", "nn", "select", "train"},
+    "plot": {"nn", "select", "train"},
+    "report": {"nn", "plot", "select", "train"},
+    "cli": {"kernels", "datasets", "nn", "plot", "report", "select"},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,13 +18,13 @@ class _Product(torch.autograd.Function):
     """A sparse matrix times a dense one; gradients flow to the latter."""
 
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, transpose: Tensor, x: Tensor) -> Tensor:
-        ctx.transpose = transpose
-        return matrix @ x
+    def forward(ctx: Any, matrix: SparseMatrix, x: Tensor) -> Tensor:
+        ctx.matrix = matrix
+        return matrix.plain @ x
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transpose @ grad
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.matrix.transposed @ grad
 
 
 class SparseMatrix:
@@ -55,13 +56,22 @@ class SparseMatrix:
         """The matrix with some of its entries set to zero."""
         return self.with_values(dropout(self.values, share)) if training and share > 0 else self
 
+    @cached_property
+    def plain(self) -> Tensor:
+        """As a matrix of torch."""
+        return self._csr(0, self.values)
+
+    @cached_property
+    def transposed(self) -> Tensor:
+        """Its transpose, which only gradients need."""
+        return self._csr(1, self.values[self._order])
+
+    def _csr(self, layout: int, values: Tensor) -> Tensor:
+        start, columns, shape = self._layouts[layout]
+        return torch.sparse_csr_tensor(start, columns, values, shape, check_invariants=False)
+
     def __matmul__(self, x: Tensor) -> Tensor:
-        values = (self.values, self.values[self._order])
-        pair = [
-            torch.sparse_csr_tensor(start, columns, part, shape, check_invariants=False)
-            for (start, columns, shape), part in zip(self._layouts, values, strict=True)
-        ]
-        result: Tensor = _Product.apply(*pair, x)
+        result: Tensor = _Product.apply(self, x)
         return result
 
 

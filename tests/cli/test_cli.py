@@ -1,4 +1,5 @@
 import csv
+import importlib.util
 import subprocess
 import sys
 
@@ -66,6 +67,28 @@ def test_from_files_to_classes(files, capsys):
     assert set(suggested) <= set(NAMES[6:])
     assert main(["info", str(model)]) == 0
     assert "ant, bee, cat" in capsys.readouterr().out
+
+
+def test_a_page_about_the_fit(files, capsys, monkeypatch):
+    _, folder, options, labels = files
+    model, report = folder / "model.pt", folder / "report.html"
+    (folder / "y.csv").write_text((folder / "y.csv").read_text().replace("ant", "<ant>"))
+    assert main(["fit", str(model), *options, *labels, *QUICK, "--report", str(report)]) == 0
+    assert f"{report}: written" in capsys.readouterr().err
+    page = report.read_text()
+    assert "&lt;ant&gt;" in page
+    assert "<ant>" not in page
+    assert "gckm fit" in page
+    assert "fit of the ensemble" in page
+    model.unlink()
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "matplotlib" else find(name, *a))
+    assert main(["fit", str(model), *options, *labels, *QUICK, "--report", str(report)]) == 2
+    message = capsys.readouterr().err
+    assert "torch_gckm[plot]" in message
+    assert len(message.splitlines()) == 1
+    assert main(["demo", "--report", str(report)]) == 2
+    assert not model.exists()  # It is told before the work, not after it.
 
 
 def test_small_files_speak_of_other_graphs(files, capsys):

@@ -21,6 +21,8 @@ from torch_gckm.cli.graphs import NamedGraph, read_graph
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.nn import GCKM
+from torch_gckm.plot.style import require_matplotlib
+from torch_gckm.report import write_report
 from torch_gckm.select import GCKMEnsemble, SearchResult, search
 
 EXTRAS = {"sklearn": "sklearn", "plot": "matplotlib", "tune": "optuna", "datasets": "ogb", "sparse": "torch_sparse"}
@@ -28,10 +30,14 @@ EXTRAS = {"sklearn": "sklearn", "plot": "matplotlib", "tune": "optuna", "dataset
 
 def fit(args: argparse.Namespace) -> None:
     """Search, combine the best settings, and save them."""
+    if args.report is not None:
+        require_matplotlib()  # Before the work, not after it.
     graph = read_graph(args)
     start = time.perf_counter()
     result = _search(args, graph)
+    searched = time.perf_counter()
     ensemble = result.ensemble()
+    seconds = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
     ensemble.notes = {"classes": graph.classes, "nodes": [] if args.inductive else graph.nodes}
     ensemble.save(args.model, inductive=args.inductive)
     best, size = result.best.measures, Path(args.model).stat().st_size / 2**20
@@ -42,6 +48,13 @@ def fit(args: argparse.Namespace) -> None:
     _say(f"{args.model}: {len(ensemble.members)} models, {size:.1f} MB")
     if args.predictions is not None:
         _write_predictions(args.predictions, ensemble.predict_proba(), graph.nodes, graph.classes)
+    if args.report is not None:
+        title = f"Classes of {'the digits' if args.dataset == 'digits' else args.dataset or args.features.name}"
+        write_report(
+            args.report, ensemble, graph.data, result=result, names=graph.classes, nodes=graph.nodes, title=title,
+            seconds=seconds, command=args.command, seed=args.seed,
+        )  # fmt: skip
+        _say(f"{args.report}: written")
     if graph.data.get("test_mask") is not None and bool(graph.data.test_mask.any()):
         right = (ensemble.predict() == graph.data.y)[graph.data.test_mask]
         _say(f"{100 * float(right.double().mean()):.1f} % of {right.numel()} test nodes are right")

@@ -13,11 +13,12 @@ import scipy.sparse
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import from_scipy_sparse_matrix, to_undirected
+from torch_geometric.utils import to_undirected
 
 from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import to_csr
+from torch_gckm.neighbours import nearest_rows
 
 Row = tuple[int, list[str]]  # The number of a line, and its cells.
 
@@ -174,10 +175,11 @@ def _labels(path: Path, places: dict[str, int]) -> dict[int, str]:
 
 
 def _nearest(x: Tensor, count: int) -> Tensor:
-    from sklearn.neighbors import kneighbors_graph
-
+    if not 1 <= count < x.size(0):
+        raise InvalidInputError(f"--neighbours must be from 1 to {x.size(0) - 1}, got {count}")
     dense = x.to_dense() if x.layout != torch.strided else x
-    return to_undirected(from_scipy_sparse_matrix(kneighbors_graph(dense.numpy(), count))[0], num_nodes=x.size(0))
+    near = nearest_rows(dense.numpy(), count)
+    return to_undirected(torch.stack([near.flatten(), torch.arange(len(near)).repeat_interleave(count)]))
 
 
 def _is_number(cell: str) -> bool:

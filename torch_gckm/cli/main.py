@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from torch_gckm.errors import GCKMError, GCKMWarning
 DESCRIPTION = """\
 Classify the nodes of a graph from a handful of labels.
 
-  gckm demo                                                        the digits, offline
+  gckm demo --report report.html                                   the digits, offline; a page about them
   gckm fit model.pt --features x.csv --edges edges.csv --labels y.csv --predictions classes.csv
   gckm suggest model.pt --count 5                                  which nodes to label next
   gckm predict model.pt --features new_x.csv --edges new_edges.csv
@@ -28,6 +29,7 @@ USER_ERRORS = (GCKMError, FileNotFoundError, ImportError)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns 0, or 2 after a mistake of the user, which is told in one line."""
     args = _parser().parse_args(arguments)
+    args.command = shlex.join(["gckm", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -62,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     fit = command("fit", commands.fit, "search for settings, combine the best, save them")
     fit.add_argument("model", type=Path, help="the file to write")
     fit.add_argument("--predictions", type=Path, metavar="FILE", help="also write the classes of all nodes (CSV)")
+    fit.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
     fit.add_argument("--inductive", action="store_true", help="a small file, for other graphs only")
     _searching(fit)
     add_graph_arguments(fit)
@@ -94,6 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 
     demo = command("demo", commands.fit, "classify scikit-learn's digits from 4 labels a class, offline")
     demo.add_argument("--model", type=Path, default=Path("digits.pt"), help="the file to write (default: digits.pt)")
+    demo.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
     _searching(demo, budget=10.0)
     add_graph_arguments(demo)
     demo.set_defaults(dataset="digits", labels_a_class=4, predictions=None, inductive=False)

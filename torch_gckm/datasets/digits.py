@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch_geometric.data import Data
-from torch_geometric.utils import from_scipy_sparse_matrix
+
+from torch_gckm.neighbours import nearest_rows
 
 
 def load_digits_graph(neighbours: int = 10) -> Data:
@@ -15,10 +16,10 @@ def load_digits_graph(neighbours: int = 10) -> Data:
     """
     try:
         from sklearn.datasets import load_digits
-        from sklearn.neighbors import kneighbors_graph
     except ImportError as error:
         raise ImportError("the digits come with scikit-learn: pip install 'torch_gckm[sklearn]'") from error
 
     images, classes = load_digits(return_X_y=True)
-    edges = from_scipy_sparse_matrix(kneighbors_graph(images, neighbours))[0]
+    near = nearest_rows(images, neighbours)
+    edges = torch.stack([torch.arange(len(near)).repeat_interleave(neighbours), near.flatten()])
     return Data(x=torch.from_numpy(images).float() / 16, edge_index=edges, y=torch.from_numpy(classes))

@@ -8,12 +8,12 @@ import numpy as np
 import scipy.sparse
 import torch
 from numpy.typing import NDArray
-from sklearn.neighbors import NearestNeighbors
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from torch_gckm.kernels import to_csr
+from torch_gckm.neighbours import nearest_rows
 from torch_gckm.nn.graph import canonical_edges, graph_of
 
 Matrix = Any  # A dense NumPy matrix or a CSR matrix of SciPy.
@@ -50,7 +50,7 @@ def neighbour_graph(x: Matrix, count: int) -> Tensor:
             one mean of neighbours and be the same to a model.
     """
     count = min(count, max(1, x.shape[0] // 4))
-    near = torch.from_numpy(NearestNeighbors(n_neighbors=count).fit(x).kneighbors(return_distance=False)).long()
+    near = nearest_rows(x, count)
     return to_undirected(torch.stack([near.flatten(), torch.arange(len(near)).repeat_interleave(count)]))
 
 
@@ -69,9 +69,9 @@ def join(graph: Data, x: Matrix, count: int) -> Data:
     size, old = features.size(0), to_matrix(features)
     edges, weight = canonical_edges(edge_index, edge_weight, size)
     count = min(count, max(1, size // 4))
-    near = NearestNeighbors(n_neighbors=count).fit(old).kneighbors(x, return_distance=False)
+    near = nearest_rows(old, count, x)
     new = torch.arange(size, size + len(near)).repeat_interleave(count)
-    more = torch.stack([torch.from_numpy(near).long().flatten(), new]).to(edges.device)
+    more = torch.stack([near.flatten(), new]).to(edges.device)
     if weight is not None:  # An edge of the usual weight.
         weight = torch.cat([weight, weight.new_full((new.numel(),), float(weight.mean()) if weight.numel() else 1.0)])
     stack = scipy.sparse.vstack if scipy.sparse.issparse(old) else np.vstack

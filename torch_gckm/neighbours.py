@@ -1,0 +1,30 @@
+"""Nearest neighbours among rows, the same whatever the number of cores."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_SHARED = 20_000  # Below so many rows, cores may share the search of one row, and break its ties by chance.
+
+
+def nearest_rows(x: Any, count: int, queries: Any = None) -> Tensor:
+    """The nearest rows, ``[m, count]``.
+
+    Args:
+        x: Features ``[n, d]``, a NumPy array or a SciPy sparse matrix.
+        count: How many rows to find for each.
+        queries: Rows ``[m, d]`` to find them for; by default for every row of ``x`` among the others.
+    """
+    try:
+        from sklearn.neighbors import NearestNeighbors
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise ImportError("nearest neighbours need scikit-learn: pip install 'torch_gckm[sklearn]'") from error
+
+    rows = x.shape[0] if queries is None else queries.shape[0]
+    with threadpool_limits(1, "openmp") if rows < _SHARED else nullcontext():
+        return torch.from_numpy(NearestNeighbors(n_neighbors=count).fit(x).kneighbors(queries, return_distance=False))

@@ -1,0 +1,154 @@
+"""Nodes as points in the plane."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.numerics import fix_signs
+from torch_gckm.plot.style import axes_of, ink, look_of, shown, surface
+from torch_gckm.plot.subject import Subject
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Array = NDArray[Any]
+Method = Literal["auto", "tsne", "pca"]
+MOST_NODES = 3000  # t-SNE of so many takes some ten seconds.
+_LEAST_NODES = 20  # Fewer have no neighbourhoods that t-SNE could keep.
+_DIRECTIONS = 50
+_MOST_LABELS = 20  # Classes that are named within the picture.
+
+
+def method_for(method: Method, count: int) -> Literal["tsne", "pca"]:
+    """What ``"auto"`` stands for with so many nodes; the method itself otherwise."""
+    if method not in ("auto", "tsne", "pca"):
+        raise InvalidInputError(f"'method' must be 'auto', 'tsne' or 'pca', got {method!r}")
+    if method != "auto":
+        return method
+    return "tsne" if importlib.util.find_spec("sklearn") and count >= _LEAST_NODES else "pca"
+
+
+def plane(h: Tensor, method: Method = "auto", seed: int = 0) -> Array:
+    """Points ``[n, 2]`` that show an embedding; the same ones every time.
+
+    Args:
+        h: The embedding, ``[n, s]``.
+        method: ``"pca"``: its two main directions. ``"tsne"``: scikit-learn's t-SNE, which keeps neighbours together.
+            ``"auto"``: t-SNE if scikit-learn is there and the nodes are not very few.
+        seed: The seed of t-SNE.
+    """
+    method = method_for(method, h.size(0))
+    centred = (h - h.mean(dim=0)).double().cpu()
+    _, vectors = torch.linalg.eigh(centred.t() @ centred)
+    count = 2 if method == "pca" else _DIRECTIONS
+    points = fix_signs(centred @ vectors[:, -count:].flip(1))
+    if points.size(1) < 2:
+        points = torch.nn.functional.pad(points, (0, 2 - points.size(1)))
+    if method == "pca":
+        return points.numpy()
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise ImportError("t-SNE needs scikit-learn; install it with: pip install 'torch_gckm[sklearn]'") from error
+    # The scale of an embedding is one over the root of the number of nodes: too small for its tolerances.
+    points = points / points.std().clamp(min=1e-30)
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    result: Array = TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(points.float().numpy())
+    return result
+
+
+def nodes_to_draw(num_nodes: int, labelled: Tensor, most: int, seed: int = 0) -> Tensor:
+    """All nodes, or a random choice of so many with the labelled ones among them, in increasing order."""
+    if num_nodes <= most:
+        return torch.arange(num_nodes)
+    order = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(seed))
+    first = torch.isin(order, labelled.cpu())
+    return torch.cat([order[first], order[~first]])[:most].sort().values
+
+
+def embedding(
+    model: Any,
+    ax: Axes | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    method: Method = "auto",
+    max_nodes: int = MOST_NODES,
+    seed: int = 0,
+) -> Axes:
+    """Draw the embedding of the last hidden layer, coloured by the predicted classes; labelled nodes are stars.
+
+    The embeddings of an ensemble's models are put side by side. Stars have the colours of their labels, not of what
+    is predicted. Only neighbourhoods in the picture mean something; distances between groups and axes do not.
+
+    Args:
+        model: A ``GCKM``, ``GCKMEnsemble`` or ``GCKMClassifier``.
+        ax: Axes to draw on.
+        names: Names of the classes.
+        method: How to get to two dimensions, see :func:`~torch_gckm.plot.embedding.plane`.
+        max_nodes: Of larger graphs, draw a random choice of so many nodes, which the title then says.
+        seed: The seed of that choice, and of t-SNE.
+    """
+    ax = axes_of(ax, 6.0, 5.2)
+    subject = Subject.of(model, names)
+    predicted, labelled = subject.predict().cpu(), subject.labelled.cpu()
+    nodes = nodes_to_draw(predicted.numel(), labelled, max_nodes, seed)
+    h = torch.cat([member.embed().cpu()[nodes] for member in subject.members], dim=1)
+    points, shades = plane(h, method, seed), predicted[nodes].numpy()
+    size = float(np.clip(30000 / len(points), 8, 40))
+    for number in range(len(subject.names)):
+        at = points[shades == number]
+        look = look_of(number)
+        ax.scatter(at[:, 0], at[:, 1], s=size, alpha=0.75, linewidths=0, label=shown(subject.names[number]), **look)
+    where = np.isin(nodes.numpy(), labelled.numpy())
+    given = subject.label_class.cpu()[torch.searchsorted(labelled, nodes[where])].numpy()
+    colours = [look_of(number)["color"] for number in given]
+    stars: dict[str, Any] = {"s": 110, "marker": "*", "edgecolors": ink(), "linewidths": 0.8}
+    ax.scatter(points[where, 0], points[where, 1], c=colours, **stars)
+    _name_groups(ax, points, shades, subject.names)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
+    if len(nodes) < predicted.numel():
+        ax.set_title(f"{len(nodes):,} of {predicted.numel():,} nodes, drawn at random")
+    _legend(ax, len(subject.names))
+    return ax
+
+
+def _name_groups(ax: Axes, points: Array, shades: Array, names: Sequence[str]) -> None:
+    """Write short names where a class is densest: colours need not be told apart then."""
+    if len(names) > _MOST_LABELS or max(map(len, names)) > 3:
+        return
+    width = 0.04 * float(np.ptp(points, axis=0).max() or 1.0)
+    box: dict[str, Any] = {"boxstyle": "round,pad=0.2", "facecolor": surface(), "edgecolor": "none", "alpha": 0.8}
+    for number, name in enumerate(names):
+        at = points[shades == number]
+        if len(at):
+            some = at[:: max(1, len(at) // 500)]
+            squared = ((at[:, None] - some[None]) ** 2).sum(axis=2)
+            densest = at[np.exp(-squared / (2 * width**2)).sum(axis=1).argmax()]
+            ax.text(densest[0], densest[1], shown(name), ha="center", va="center", weight="bold", bbox=box)
+
+
+def _legend(ax: Axes, num_classes: int) -> None:
+    """Below the picture, the stars first."""
+    from matplotlib.lines import Line2D
+
+    star = Line2D([], [], linestyle="", marker="*", markersize=8, markerfacecolor="none", color=ink())
+    handles, texts = ax.get_legend_handles_labels()
+    if num_classes > _MOST_LABELS:
+        handles, texts = [], []
+    columns = max(2, min(6, 44 // (max([len(text) for text in texts] or [0]) + 4)))
+    place: dict[str, Any] = {
+        "loc": "upper center",
+        "bbox_to_anchor": (0.5, 0.0),
+        "ncols": columns,
+        "handletextpad": 0.3,
+    }
+    ax.legend([star, *handles], ["label given", *texts], frameon=False, columnspacing=1.2, markerscale=1.4, **place)

@@ -1,0 +1,135 @@
+"""What there is to say about a graph, a model and the machine, in tables."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy
+import torch
+import torch_geometric
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_gckm._version import __version__
+from torch_gckm.nn import GCKM, GCKMConv
+from torch_gckm.nn.aggregation import Aggregation
+from torch_gckm.nn.graph import canonical_edges, graph_of
+from torch_gckm.select import SearchResult
+from torch_gckm.train import History
+
+Rows = list[list[Any]]
+
+
+def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
+    """Sizes, degrees and components.
+
+    Args:
+        data: The graph.
+        predicted: The predicted class of every node.
+    """
+    x, adjacency, weight = graph_of(data)
+    count = x.size(0)
+    edges, weight = canonical_edges(adjacency, weight, count)
+    edges = edges.cpu()
+    loops = edges[0] == edges[1]
+    ends = edges[:, ~loops]
+    keys, back = ends[0] * count + ends[1], ends[1] * count + ends[0]
+    is_mutual = torch.equal(keys.sort().values, back.sort().values)
+    degree = torch.bincount(ends.flatten(), minlength=count)
+    number = f"{ends.size(1) // 2:,} undirected" if is_mutual else f"{ends.size(1):,} directed"
+    matrix = coo_matrix((np.ones(ends.size(1), dtype=bool), ends.numpy()), shape=(count, count))
+    components, place = connected_components(matrix, directed=False)
+    facts = [
+        ("nodes", f"{count:,}"),
+        ("edges", number + (f", {int(loops.sum()):,} self-loops" if bool(loops.any()) else "")),
+        ("edge weights", "none" if weight is None else f"{float(weight.min()):.3g} to {float(weight.max()):.3g}"),
+        ("mean degree", f"{ends.size(1) / max(count, 1):.2f}" + ("" if is_mutual else " in, and out")),
+        ("largest degree", f"{int(degree.max()) // (2 if is_mutual else 1):,}" if count else "0"),
+        ("isolated nodes", f"{int((degree == 0).sum()):,}"),
+        ("components", f"{components:,}; the largest has {np.bincount(place).max():,} nodes"),
+        ("features", f"{x.size(1):,}, {100 * _filled(x):.3g} % of them not zero"),
+    ]
+    if ends.size(1):
+        classes = predicted.cpu()
+        alike = float((classes[ends[0]] == classes[ends[1]]).double().mean())
+        facts.append(("edges within a predicted class", f"{100 * alike:.0f} %"))
+    return facts
+
+
+def member_rows(number: int, model: GCKM, shares: Sequence[Tensor] | None, right: float | None) -> Rows:
+    """The settings of a model, a row for each layer and one for the readout.
+
+    Args:
+        number: What to call the model.
+        model: The fitted model.
+        shares: The share of the variance that every component of each layer captures.
+        right: The share of withheld labels that the model is right about, if it is known.
+    """
+    score = "" if right is None else f"{100 * right:.0f}"
+    rows: Rows = []
+    for place, conv in enumerate(model.layers):
+        kept = "" if shares is None else f"{100 * float(shares[place].sum()):.0f}"
+        how = _aggregation(conv) + (f", x scaled by {model.normalize}" if place == 0 and model.normalize else "")
+        rows.append(["", f"layer {place + 1}", conv.h.size(1), repr(conv.kernel), how, conv.gram_used, kept])
+    readout = model.readout
+    how = f"eta {readout.eta:.3g}, lambda1 {readout.lambda1:.3g}, lambda2 {readout.lambda2:.3g}".replace(" ", "\u00a0")
+    how = how.replace(",\u00a0", ", ")
+    how += f", {readout.class_weight} classes" if readout.class_weight else ""
+    rows.append(["", "readout", readout.h.size(1), repr(readout.kernel), how, readout.gram_used, ""])
+    rows[0][0] = number
+    return [[row[0], score if at == 0 else "", *row[1:]] for at, row in enumerate(rows)]
+
+
+def time_rows(
+    seconds: Mapping[str, float] | None, history: History | None, result: SearchResult | None, own: float
+) -> Rows:
+    """How long everything took, in seconds.
+
+    Args:
+        seconds: Stages that the caller measured.
+        history: The history of a fit.
+        result: The result of a search.
+        own: The time that the page itself took.
+    """
+    rows: Rows = [[stage, f"{value:.1f}"] for stage, value in (seconds or {}).items()]
+    if result is not None and len(result):
+        total = sum(trial.seconds for trial in result.trials)
+        rows.append([f"{len(result):,} settings of the search, added up over all processes", f"{total:.1f}"])
+    if history is not None and len(history):
+        first, last = history.records[0], history.records[-1]
+        rows.append(["kernel PCA and first solve", f"{first.seconds:.1f}"])
+        if last.step:
+            rows.append([f"fine-tuning, {last.step} steps", f"{last.seconds - first.seconds:.1f}"])
+    return [*rows, ["this page", f"{own:.1f}"]]
+
+
+def version_rows() -> Rows:
+    """What the fit ran on."""
+    return [
+        ["torch_gckm", __version__],
+        ["Python", platform.python_version()],
+        ["torch", torch.__version__],
+        ["PyG", torch_geometric.__version__],
+        ["NumPy", np.__version__],
+        ["SciPy", scipy.__version__],
+        ["machine", f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads"],
+    ]
+
+
+def _aggregation(conv: GCKMConv) -> str:
+    own = conv.aggregation
+    if not isinstance(own, Aggregation):
+        return type(own).__name__
+    hops = "" if own.kind == "none" else f", {own.hops} hop" + ("s" if own.hops > 1 else "")
+    return own.kind + hops + ("" if own.direction == "in" else f", {own.direction}")
+
+
+def _filled(x: Tensor) -> float:
+    """The share of entries that are not zero."""
+    values = x if x.layout == torch.strided else x.values()
+    return int(torch.count_nonzero(values)) / max(x.size(0) * x.size(1), 1)
