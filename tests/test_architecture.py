@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "estimators": {"kernels", "gram", "nn", "select", "train"},
     "plot": {"nn", "select", "train"},
     "report": {"nn", "plot", "select", "train"},
-    "cli": {"kernels", "datasets", "nn", "plot", "report", "select"},
+    "cli": {"kernels", "datasets", "estimators", "nn", "plot", "report", "select"},
 }
 
 

@@ -26,6 +26,7 @@ from torch_gckm.report import write_report
 from torch_gckm.select import GCKMEnsemble, SearchResult, search
 
 EXTRAS = {"sklearn": "sklearn", "plot": "matplotlib", "tune": "optuna", "datasets": "ogb", "sparse": "torch_sparse"}
+CHANNELS = (64, 16)  # Of embeddings.
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -88,20 +89,23 @@ def suggest(args: argparse.Namespace) -> None:
 def embed(args: argparse.Namespace) -> None:
     """Write embeddings of all nodes, made without labels."""
     graph = read_graph(args)
-    h = _embedding(args, graph)
+    model = GCKM(graph.data.num_features, args.channels or CHANNELS, aggregation=args.aggregation)
+    with torch.no_grad():
+        h = model.initialize(graph.data, fine_tune=False).embed()
     rows = ([name, *(f"{value:.6g}" for value in row)] for name, row in zip(graph.nodes, h.tolist(), strict=True))
     _write(args.output, ["node", *(f"h{column + 1}" for column in range(h.size(1)))], rows)
 
 
 def cluster(args: argparse.Namespace) -> None:
     """Write clusters of nodes, found without labels."""
-    from sklearn.cluster import KMeans
+    from torch_gckm.estimators import GCKMClustering  # Needs scikit-learn.
 
     graph = read_graph(args)
     count = args.clusters or len(graph.classes)
     if count < 2:
         raise InvalidInputError("say with --clusters how many clusters to look for")
-    found = KMeans(count, n_init=10, random_state=args.seed).fit_predict(_embedding(args, graph).numpy())
+    clustering = GCKMClustering(count, args.channels, args.aggregation, random_state=args.seed)
+    found = clustering.fit_predict(graph.data)
     _write(args.output, ["node", "cluster"], zip(graph.nodes, found.tolist(), strict=True))
 
 
@@ -129,12 +133,6 @@ def _search(args: argparse.Namespace, graph: NamedGraph) -> SearchResult:
         data, budget=budget, max_settings=args.max_settings, seed=args.seed, num_classes=len(graph.classes),
         progress=not args.quiet, checkpoint=args.checkpoint,
     )  # fmt: skip
-
-
-def _embedding(args: argparse.Namespace, graph: NamedGraph) -> Tensor:
-    model = GCKM(graph.data.num_features, args.channels, max(2, len(graph.classes)), aggregation=args.aggregation)
-    with torch.no_grad():
-        return model.initialize(graph.data, fine_tune=False).embed()
 
 
 def _load(path: Path) -> tuple[GCKMEnsemble, list[str]]:

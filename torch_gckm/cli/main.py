@@ -89,7 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     ):
         made = command(name, run, text)
         made.add_argument("--output", type=Path, metavar="FILE", help="default: the screen")
-        made.add_argument("--channels", type=int, nargs="+", default=[64, 16], help="dimensions of the layers")
+        usual = "64 16" if name == "embed" else "several models"
+        made.add_argument("--channels", type=int, nargs="+", help=f"dimensions of the layers (default: {usual})")
         made.add_argument("--aggregation", default="gcn", choices=("gcn", "mean", "sum", "none"))
         if name == "cluster":
             made.add_argument("--clusters", type=int, metavar="N", help="default: the number of classes")
