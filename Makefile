@@ -55,7 +55,7 @@ wheel: setup
 	rm -rf $(VENV)-wheel && $(PYTHON) -m venv $(VENV)-wheel
 	$(VENV)-wheel/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt torch
 	$(VENV)-wheel/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt "$$(ls $(CURDIR)/dist/*.whl)[sklearn,plot]"
-	cd $(VENV)-wheel && bin/python $(CURDIR)/examples/digits_offline.py --quick --no-progress
+	cd $(VENV)-wheel && bin/gckm demo --budget 3 --quiet --report report.html && bin/gckm info digits.pt
 	rm -rf $(VENV)-wheel
 
 clean:
