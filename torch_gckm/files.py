@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 import torch
+
+from torch_gckm.errors import InvalidInputError
 
 PathLike = str | os.PathLike[str]
 
@@ -41,5 +44,10 @@ def save_tensors(content: dict[str, Any], path: PathLike) -> None:
 
 def load_tensors(path: PathLike) -> dict[str, Any]:
     """Read what :func:`save_tensors` wrote, onto the CPU; refuses anything but tensors and plain values."""
-    content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        content: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"'{path}' is not a file of torch_gckm, or it is damaged") from error
+    if not isinstance(content, dict):
+        raise InvalidInputError(f"'{path}' is not a file of torch_gckm")
     return content

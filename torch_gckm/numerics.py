@@ -99,6 +99,8 @@ def fix_signs(vectors: Tensor) -> Tensor:
 
 def check_finite(x: Tensor, name: str = "x") -> None:
     """Raise if ``x`` holds NaN or infinity, naming how many entries and the first row."""
+    if x.layout == torch.sparse_coo:
+        x = x.coalesce()
     values = x.values() if x.layout != torch.strided else x
     # A sum is finite only if no entry is NaN; it may overflow, so a bad sum is looked at again.
     if bool(values.sum().isfinite()):

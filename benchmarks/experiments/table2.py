@@ -14,6 +14,7 @@ from baselines.tuning import BASELINES, cross_validate
 
 from experiments.common import Experiment, Row, Task, fit_authors, paper_space, percent, searched, seen_by, timed
 
+PASSED_OVER = "cosine, collapsed models passed over"
 OWN = ("GCKM authors", "GCKM", "GCKM-MV", "GCKM default")
 
 
@@ -48,9 +49,13 @@ class Table2(Experiment):
             return {"accuracy": found, "settings": len(result), "seconds": seconds + more}
         space = paper_space(name, view=method == "GCKM-MV")
         result, seconds = timed(lambda: searched(seen, data, task["budget"], task["seed"], space, "cosine"))
-        single = percent(result.model().predict(), data)
+        found = {"cosine": [percent(result.model().predict(), data)]}
+        found[PASSED_OVER] = found["cosine"]
+        if result.ranking.is_collapsed(result.best):
+            upright = next((trial for trial in result.ranked() if not result.ranking.is_collapsed(trial)), None)
+            found[PASSED_OVER] = [percent(result.model(upright).predict(), data)]
         return {
-            "accuracy": {"cosine": [single]},
+            "accuracy": found,
             "settings": len(result),
             "seconds": seconds,
             "chosen": result.best.setting,

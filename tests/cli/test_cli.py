@@ -9,6 +9,7 @@ import scipy.sparse
 import torch
 
 from tests.conftest import make_graph
+from torch_gckm import GCKM, Trainer
 from torch_gckm.cli import main
 
 NAMES = [f"n{node}" for node in range(60)]
@@ -145,8 +146,13 @@ def test_matrices_weights_and_neighbours(files, capsys):
     ({"x.csv": "n0,1,2\nn1,3\n"}, "line 2: 2 cells instead of 3"),
     ({"x.csv": "n0,1\nn0,2\n"}, "names a node twice"),
     ({"x.csv": ""}, "needs lines"),
+    ({"x.csv": "node,a,b\nn0,1,2\nn1,nan,1\n"}, "line 3: a value is missing"),
+    ({"x.csv": "n0;1;2\nn1;3;4\n"}, "separate cells by commas"),
     ({"edges.csv": "n0,n1\nn0,nobody\n"}, "line 2: not two known nodes"),
+    ({"edges.csv": "nobody,n1\nn0,n1\n"}, "line 1: not two known nodes"),
     ({"y.csv": "n0,ant\nnobody,bee\n"}, "line 2: not a known node"),
+    ({"y.csv": "nobody,ant\nn0,ant\nn1,bee\n"}, "line 1: not a known node"),
+    ({"y.csv": "n0,ant\nn1,bee\nn0,bee\n"}, "line 3: 'n0' has two classes, ant and bee"),
     ({"y.csv": "n0,\n"}, "no node has a class"),
     ({"y.csv": "n0,ant\nn1,ant\n"}, "at least two classes"),
 ])  # fmt: skip
@@ -165,12 +171,73 @@ def test_mistakes_in_files_are_told_in_one_line(files, capsys, change, match):
     (["fit", "m.pt"], "--dataset"),
     (["fit", "m.pt", "--features", "nowhere.csv", "--edges", "e.csv"], "no file nowhere.csv"),
     (["fit", "m.pt", "--dataset", "atlantis"], "unknown dataset 'atlantis'"),
+    (["fit", ".", "--dataset", "digits"], "is a folder"),
+    (["fit", "m.pt", "--dataset", "digits", "--edges", "e.csv"], "go with files"),
+    (["fit", "m.pt", "--dataset", "digits", "--budget", "-5"], "'budget' must be a positive number, got -5"),
+    (["fit", "m.pt", "--dataset", "digits", "--max-settings", "0"], "'max_settings' must be a positive number"),
+    (["embed", "--features", "."], "give --edges"),
+    (["embed", "--features", ".", "--neighbours", "2"], "no file ."),
+    (["embed", "--features", "utf16.csv", "--neighbours", "2"], "not a text file in UTF-8"),
+    (["embed", "--features", "x.npy", "--edges", "e.csv", "--neighbours", "2"], "not both"),
+    (["embed", "--features", "x.npy", "--neighbours", "9"], "--neighbours must be from 1 to 2"),
+    (["embed", "--features", "x.npy", "--neighbours", "2", "--labels-a-class", "1"], "--labels-a-class goes with"),
+    (["cluster", "--features", "x.npy", "--neighbours", "2", "--clusters", "9"], "from 2 to 3, got 9"),
     (["predict", "nowhere.pt"], "gckm fit"),
+    (["predict", "utf16.csv"], "'utf16.csv' is not a file of torch_gckm"),
+    (["info", "x.npy"], "'x.npy' is not a file of torch_gckm"),
 ])  # fmt: skip
 def test_mistakes_in_options(arguments, match, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.eye(3))
+    (tmp_path / "utf16.csv").write_bytes("n0,1".encode("utf-16"))
     assert main(arguments) == 2
-    assert match in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert match in message
+    assert len(message.splitlines()) == 1
+
+
+def test_options_that_need_others(files, capsys):
+    _, folder, options, labels = files
+    model, small = folder / "model.pt", folder / "small.pt"
+    assert main(["fit", str(model), *options, *labels, *QUICK]) == 0
+    assert main(["predict", str(model), *options[2:]]) == 2
+    assert "give --features" in capsys.readouterr().err
+    assert main(["fit", str(small), *options, *labels, *QUICK, "--inductive"]) == 0
+    assert main(["suggest", str(small)]) == 2
+    assert "for other graphs only" in capsys.readouterr().err
+
+
+def test_files_of_single_models(tmp_path, capsys):
+    graph = make_graph()
+    model = GCKM(graph.num_features, (4, 3), 3)
+    Trainer(model, steps=0, progress=False).fit(graph)
+    model.save(tmp_path / "model.pt")
+    assert main(["predict", str(tmp_path / "model.pt")]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [int(row["class"]) for row in rows] == model.predict().tolist()
+
+
+def test_tables_of_spreadsheets(files, capsys):
+    """A mark at the beginning of a file; a file of edges without any."""
+    _, folder, options, _ = files
+    assert main(["embed", *options, "--channels", "4", "3"]) == 0
+    expected = capsys.readouterr().out
+    (folder / "x.csv").write_text((folder / "x.csv").read_text().split("\n", 1)[1], encoding="utf-8-sig")
+    assert main(["embed", *options, "--channels", "4", "3"]) == 0
+    assert capsys.readouterr().out == expected
+    (folder / "edges.csv").write_text("from,to\n")
+    assert main(["embed", *options, "--channels", "4", "3"]) == 0
+    assert "has no edges" in capsys.readouterr().err
+
+
+def test_readers_may_stop(files):
+    _, _, options, _ = files
+    command = [sys.executable, "-m", "torch_gckm", "embed", *options, "--channels", "4", "3"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        message = process.stderr.read()
+        assert process.wait(timeout=120) == 0
+    assert message == ""
 
 
 def test_demo_and_module(tmp_path):

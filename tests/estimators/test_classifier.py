@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch_geometric.data import Data
 
 from tests.conftest import make_graph
 from torch_gckm import GCKMClassifier
@@ -167,3 +168,19 @@ for name in ("GCKMClassifier", "GCKMClustering", "GCKMEmbedding"):
         raise AssertionError
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("blank", [None, "", float("nan")])
+def test_blank_labels_are_refused(blobs, blank):
+    y = ["a", "b", "a", "b", blank, *["a"] * 145]
+    with pytest.raises(InvalidInputError, match=r"the label of row 4 is .*; use -1"):
+        GCKMClassifier(search=None).fit(blobs[0], y)
+
+
+def test_graphs_need_numbers_and_masks(graph):
+    with pytest.raises(InvalidInputError, match="no 'test_mask'; say with mask="):
+        GCKMClassifier(search=None).fit(graph).score(Data(x=graph.x, edge_index=graph.edge_index, y=graph.y))
+    named = graph.clone()
+    named.y = ["a"] * graph.num_nodes
+    with pytest.raises(InvalidInputError, match="tensor of class numbers, got a list"):
+        GCKMClassifier(search=None).fit(named)

@@ -240,7 +240,7 @@ class TestSearch:
         torch.testing.assert_close(theirs.readout.scores, ours.readout.scores[order], rtol=1e-3, atol=1e-3)
 
     def test_nothing_found(self, graph):
-        result = search(graph, SMALL, budget=0.0, progress=False)
+        result = search(graph, SMALL, budget=1e-9, progress=False)
         with pytest.raises(NotFittedError, match="larger budget"):
             result.ensemble()
 
@@ -294,3 +294,15 @@ class TestEnsemble:
             GCKMEnsemble([copy.deepcopy(other)])
         with pytest.raises(InvalidInputError, match="same graph"):
             GCKMEnsemble([quick(graph).model(), other])
+
+
+@pytest.mark.parametrize("limits", [{"budget": -1}, {"budget": "5"}, {"budget": None, "max_settings": 0}])
+def test_limits_are_positive_numbers(graph, limits):
+    with pytest.raises(InvalidInputError, match="must be a positive number"):
+        search(graph, **limits)
+
+
+def test_bad_features_are_told_at_once(graph):
+    graph.x[3, 1] = math.nan
+    with pytest.raises(InvalidInputError, match="1 entries that are NaN or infinite, first in row 3"):
+        search(graph, budget=1000)

@@ -17,7 +17,7 @@ import torch_geometric
 from torch import Tensor
 
 from torch_gckm import __version__
-from torch_gckm.cli.graphs import NamedGraph, read_graph
+from torch_gckm.cli.graphs import NamedGraph, names_a_graph, read_graph
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.nn import GCKM
@@ -33,6 +33,9 @@ def fit(args: argparse.Namespace) -> None:
     """Search, combine the best settings, and save them."""
     if args.report is not None:
         require_matplotlib()  # Before the work, not after it.
+    for path in (args.model, args.predictions, args.report):
+        if path is not None and path.is_dir():
+            raise InvalidInputError(f"{path} is a folder; name a file to write")
     graph = read_graph(args)
     start = time.perf_counter()
     result = _search(args, graph)
@@ -64,7 +67,7 @@ def fit(args: argparse.Namespace) -> None:
 def predict(args: argparse.Namespace) -> None:
     """Write the classes of all nodes of a graph."""
     ensemble, classes = _load(args.model)
-    if args.dataset is None and args.features is None:
+    if not names_a_graph(args):
         nodes = ensemble.notes.get("nodes", [])
         _write_predictions(args.output, ensemble.predict_proba(), nodes, classes)
         return
@@ -81,6 +84,8 @@ def search_settings(args: argparse.Namespace) -> None:
 def suggest(args: argparse.Namespace) -> None:
     """Print the nodes to label next."""
     ensemble, _ = _load(args.model)
+    if not ensemble.is_fitted:
+        raise InvalidInputError(f"{args.model} is for other graphs only and knows no nodes; fit without --inductive")
     names = ensemble.notes.get("nodes", [])
     for node in ensemble.suggest(args.count).tolist():
         print(names[node] if names else node)
@@ -101,9 +106,9 @@ def cluster(args: argparse.Namespace) -> None:
     from torch_gckm.estimators import GCKMClustering  # Needs scikit-learn.
 
     graph = read_graph(args)
-    count = args.clusters or len(graph.classes)
-    if count < 2:
-        raise InvalidInputError("say with --clusters how many clusters to look for")
+    count = len(graph.classes) if args.clusters is None else args.clusters
+    if not 2 <= count <= len(graph.nodes):
+        raise InvalidInputError(f"say with --clusters how many to look for, from 2 to {len(graph.nodes)}, got {count}")
     clustering = GCKMClustering(count, args.channels, args.aggregation, random_state=args.seed)
     found = clustering.fit_predict(graph.data)
     _write(args.output, ["node", "cluster"], zip(graph.nodes, found.tolist(), strict=True))
@@ -117,8 +122,10 @@ def info(args: argparse.Namespace) -> None:
     print(f"extras: {', '.join(present) or 'none'}; datasets: {data_root() or 'GCKM_DATA_ROOT is not set'}")
     if args.model is not None:
         ensemble, classes = _load(args.model)
-        print(f"{args.model}: {len(ensemble.members)} models, classes {', '.join(classes)}")
+        given = f"{ensemble.labelled.numel()} labels given, " if ensemble.is_fitted else "for other graphs only, "
+        print(f"{args.model}: {len(ensemble.members)} models, {given}classes {', '.join(classes)}")
         if ensemble.is_fitted:
+            print("the first model, whose labels may include some of self-training:")
             print(ensemble.members[0].summary())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import warnings
@@ -12,7 +13,7 @@ from typing import Any
 
 from torch_gckm import __version__
 from torch_gckm.cli import commands
-from torch_gckm.cli.graphs import add_graph_arguments
+from torch_gckm.cli.graphs import add_graph_arguments, add_seed
 from torch_gckm.errors import GCKMError, GCKMWarning
 
 DESCRIPTION = """\
@@ -23,7 +24,7 @@ Classify the nodes of a graph from a handful of labels.
   gckm suggest model.pt --count 5                                  which nodes to label next
   gckm predict model.pt --features new_x.csv --edges new_edges.csv
 """
-USER_ERRORS = (GCKMError, FileNotFoundError, ImportError)
+USER_ERRORS = (GCKMError, OSError, ImportError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.simplefilter("always", GCKMWarning)
             warnings.showwarning = _show_warning
             args.run(args)
+    except BrokenPipeError:  # Whoever reads the output, such as head, has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except USER_ERRORS as error:
         print(f"gckm: {error}", file=sys.stderr)
         return 2
@@ -100,8 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--model", type=Path, default=Path("digits.pt"), help="the file to write (default: digits.pt)")
     demo.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
     _searching(demo, budget=10.0)
-    add_graph_arguments(demo)
-    demo.set_defaults(dataset="digits", labels_a_class=4, predictions=None, inductive=False)
+    add_seed(demo)
+    other: dict[str, Any] = dict.fromkeys(("root", "features", "edges", "neighbours", "labels", "predictions"))
+    demo.set_defaults(dataset="digits", labels_a_class=4, inductive=False, **other)
 
     info = command("info", commands.info, "versions, extras, and facts about a model")
     info.add_argument("model", type=Path, nargs="?", help="a file of 'gckm fit'")

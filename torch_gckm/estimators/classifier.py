@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.base import NODES_A_CHANNEL, GraphEstimator
-from torch_gckm.estimators.labels import is_labelled, number_labels
+from torch_gckm.estimators.labels import check_blanks, is_labelled, number_labels
 from torch_gckm.estimators.rows import to_matrix
 from torch_gckm.gram import GramLike
 from torch_gckm.nn import GCKM
@@ -109,6 +109,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         """
         if not (self.search is None or self.search == "auto" or isinstance(self.search, Space)):
             raise InvalidInputError(f"'search' must be \"auto\", a Space or None, got {self.search!r}")
+        check_blanks(y)
         graph, y = self._take(X, edge_index, y)
         if self._from_arrays:
             self.classes_, numbers = number_labels(y)
@@ -158,6 +159,8 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         if isinstance(X, Data):
             if y is not None or sample_weight is not None:
                 raise InvalidInputError("a Data object has its own labels; choose nodes of it with mask=")
+            if isinstance(mask, str) and X.get(mask) is None:
+                raise InvalidInputError(f"the graph has no '{mask}'; say with mask= which nodes to score")
             chosen = X[mask] if isinstance(mask, str) else mask
             where = pick_mask(chosen, X.num_nodes, split, "mask") > 0
             true, predicted = to_matrix(X.y.reshape(-1)[where]), to_matrix(self.predict(X))[to_matrix(where)]
@@ -207,6 +210,11 @@ def _classes_of(data: Data, split: int | None) -> Tensor:
     """The classes that occur among the labels of a graph."""
     if data.y is None:
         raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
+    if not isinstance(data.y, Tensor):
+        raise InvalidInputError(
+            f"the labels 'y' of a Data object are a tensor of class numbers, got a {type(data.y).__name__}; "
+            "number the classes, or call fit(X, y, edge_index=...) with names"
+        )
     labels = parse_labels(data.y, data.get("train_mask"), data.num_nodes, int(data.y.max()) + 1, split, warn=False)
     classes: Tensor = labels.classes[labels.classes >= 0].unique()
     if classes.numel() < 2:

@@ -16,6 +16,14 @@ def is_labelled(y: NDArray[Any]) -> NDArray[np.bool_]:
     return np.array([label not in (-1, "-1") for label in y.tolist()], dtype=bool)
 
 
+def check_blanks(y: Any) -> None:
+    """Raise if a label is missing in another way than by -1."""
+    if isinstance(y, list | np.ndarray) or hasattr(y, "tolist"):
+        for row, label in enumerate(y if isinstance(y, list) else y.tolist()):
+            if label is None or label == "" or label != label:
+                raise InvalidInputError(f"the label of row {row} is {label!r}; use -1 for rows without a label")
+
+
 def number_labels(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Classes in increasing order, and the place of each label among them, -1 where there is none.
 

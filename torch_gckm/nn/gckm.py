@@ -265,6 +265,8 @@ class GCKM(torch.nn.Module):
     def load(cls, path: PathLike) -> GCKM:
         """Read a model that :meth:`save` wrote; executes no code from the file."""
         content = load_tensors(path)
+        if str(content.get("format")).startswith("ensemble"):
+            raise InvalidInputError(f"'{path}' holds an ensemble; read it with torch_gckm.select.GCKMEnsemble.load")
         if content.get("format") != FORMAT:
             raise InvalidInputError(f"'{path}' is not a model file of this version of torch_gckm")
         return cls.from_state(content["config"], content["state"], inductive=content["inductive"])

@@ -86,7 +86,7 @@ def decay(members: Sequence[Sequence[Tensor]], ax: Axes | None = None) -> Axes:
     ax = axes_of(ax)
     for layer in range(max(map(len, members))):
         curves = [member[layer] for member in members if len(member) > layer]
-        captured = [100 * float(curve.sum()) for curve in curves]
+        captured = [min(100.0, 100 * float(curve.sum())) for curve in curves]  # Low-rank traces are a little off.
         low, high = f"{min(captured):.0f}", f"{max(captured):.0f}"
         text = f"layer {layer + 1}: {low} %" if low == high else f"layer {layer + 1}: {low} to {high} %"
         look: dict[str, Any] = {"color": COLOURS[layer % len(COLOURS)], "linestyle": _STYLES[layer % len(_STYLES)]}

@@ -162,8 +162,13 @@ class GCKMEnsemble(torch.nn.Module):
 
     @classmethod
     def load(cls, path: PathLike) -> GCKMEnsemble:
-        """Read an ensemble that :meth:`save` wrote; executes no code from the file."""
+        """Read an ensemble that :meth:`save` wrote, or a single model as an ensemble; executes no code from files."""
         content = load_tensors(path)
+        if isinstance(content.get("format"), int):
+            model = GCKM.load(path)
+            alone = cls([model], calibrated=True)  # As sure of itself as the model is.
+            alone.labelled = model.readout.labelled
+            return alone
         if content.get("format") != FORMAT:
             raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
         pairs = zip(content["configs"], content["states"], strict=True)

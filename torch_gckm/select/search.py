@@ -14,6 +14,8 @@ from tqdm import tqdm
 from torch_gckm.errors import GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
+from torch_gckm.nn.graph import graph_of
+from torch_gckm.numerics import check_finite
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
@@ -70,8 +72,12 @@ def search(
     """
     if budget is None and max_settings is None:
         raise InvalidInputError("give a 'budget' in seconds, 'max_settings', or both")
+    for name, limit in (("budget", budget), ("max_settings", max_settings)):
+        if limit is not None and (not isinstance(limit, int | float) or not limit > 0):
+            raise InvalidInputError(f"'{name}' must be a positive number, got {limit!r}")
     if workers is not None and workers < 1:
         raise InvalidInputError(f"'workers' must be positive, got {workers}")
+    check_finite(graph_of(data)[0], "x")  # Else every setting would fail by itself.
     space = space or Space()
     evaluator = Evaluator.of(data, num_classes, gram, split)
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator), [])
@@ -96,7 +102,7 @@ def search(
     def attempt(number: int) -> Trial:
         return rough(number, space.draw_in_tree(number, seed))
 
-    with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit="setting") as bar:
+    with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit=" settings") as bar:
 
         def done(trial: Trial) -> None:
             nonlocal saved, shown

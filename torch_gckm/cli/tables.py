@@ -1,0 +1,131 @@
+"""Tables that users keep their graphs in: features, edges and classes of named nodes."""
+
+from __future__ import annotations
+
+import csv
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+from torch_geometric.utils import to_undirected
+
+from torch_gckm.errors import GCKMWarning, InvalidInputError
+from torch_gckm.kernels import to_csr
+
+Row = tuple[int, list[str]]  # The number of a line, and its cells.
+
+
+def read_features(path: Path) -> tuple[list[str], Tensor]:
+    """The names of nodes and their features, from CSV (node, numbers), NPY or NPZ."""
+    if path.suffix in (".npy", ".npz"):
+        x = _from_numpy(path)
+        return [str(node) for node in range(x.size(0))], x
+    rows = list(_rows(path))
+    if rows and not all(map(_is_number, rows[0][1][1:])):
+        rows = rows[1:]  # A heading.
+    if not rows or len(rows[0][1]) < 2:
+        hint = "; separate cells by commas" if rows and ";" in rows[0][1][0] else ""
+        raise InvalidInputError(f"{path} needs lines of a node and numbers{hint}")
+    width = len(rows[0][1])
+    for number, cells in rows:
+        wrong = next((cell for cell in cells[1:] if not _is_number(cell)), None)
+        if len(cells) != width or wrong is not None:
+            what = f"'{wrong}' is not a number" if wrong is not None else f"{len(cells)} cells instead of {width}"
+            raise InvalidInputError(f"{path}, line {number}: {what}")
+        if not all(math.isfinite(float(cell)) for cell in cells[1:]):
+            raise InvalidInputError(f"{path}, line {number}: a value is missing or infinite; fill it, or drop the node")
+    names = [cells[0] for _, cells in rows]
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"{path} names a node twice")
+    values = np.array([[float(cell) for cell in cells[1:]] for _, cells in rows], dtype=np.float32)
+    return names, torch.from_numpy(values)
+
+
+def read_edges(path: Path, places: dict[str, int]) -> tuple[Tensor, Tensor | None]:
+    """Undirected edges and their weights, from CSV (node, node, perhaps a weight).
+
+    Args:
+        path: The file.
+        places: The number of every node.
+    """
+    ends, weights = [], []
+    for number, cells in _rows(path):
+        if number == 1 and not any(cell in places for cell in cells[:2]):
+            continue  # A heading.
+        known = len(cells) in (2, 3) and cells[0] in places and cells[1] in places
+        if not known or (len(cells) == 3 and not _is_number(cells[2])):
+            shown = ", ".join(cells)
+            raise InvalidInputError(f"{path}, line {number}: not two known nodes and perhaps a weight: {shown}")
+        ends.append((places[cells[0]], places[cells[1]]))
+        weights.append(float(cells[2]) if len(cells) == 3 else 1.0)
+    if not ends:
+        warnings.warn(f"{path} has no edges: nodes will be told apart by their features alone", GCKMWarning, 2)
+    edges = torch.tensor(ends, dtype=torch.long).view(-1, 2).t()
+    # A pair that occurs twice counts once, with the mean of its weights.
+    edges, weight = to_undirected(edges, torch.tensor(weights), len(places), reduce="mean")
+    return edges, None if bool((weight == 1).all()) else weight
+
+
+def read_labels(path: Path, places: dict[str, int]) -> dict[int, str]:
+    """The classes of nodes, from CSV (node, class); nodes without a class are left out.
+
+    Args:
+        path: The file.
+        places: The number of every node.
+    """
+    rows = list(_rows(path))
+    if rows and rows[0][1][0] not in places and rows[0][1][1:] not in [cells[1:] for _, cells in rows[1:]]:
+        rows = rows[1:]  # A heading: no node, and a class that occurs nowhere else.
+    found: dict[int, str] = {}
+    for number, cells in rows:
+        if len(cells) != 2 or cells[0] not in places:
+            raise InvalidInputError(f"{path}, line {number}: not a known node and its class: {', '.join(cells)}")
+        name, place = cells[1], places[cells[0]]
+        if name and found.get(place, name) != name:
+            raise InvalidInputError(f"{path}, line {number}: '{cells[0]}' has two classes, {found[place]} and {name}")
+        if name:
+            found[place] = name
+    return found
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    """The lines of a table that are not empty."""
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}")
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            delimiter = "\t" if path.suffix == ".tsv" else ","
+            for number, cells in enumerate(csv.reader(file, delimiter=delimiter), start=1):
+                if any(cell.strip() for cell in cells):
+                    yield number, [cell.strip() for cell in cells]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInputError(f"{path} is not a text file in UTF-8") from error
+
+
+def _from_numpy(path: Path) -> Tensor:
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}")
+    try:
+        content = np.load(path, allow_pickle=False)
+        if path.suffix == ".npz" and "indptr" in content:
+            matrix = scipy.sparse.coo_matrix(scipy.sparse.load_npz(path))
+            places = torch.from_numpy(np.stack([matrix.row, matrix.col]).astype(np.int64))
+            values = torch.from_numpy(matrix.data.astype(np.float32))
+            return to_csr(torch.sparse_coo_tensor(places, values, matrix.shape, check_invariants=False).coalesce())
+        array = content if path.suffix == ".npy" else content["x" if "x" in content else content.files[0]]
+        return torch.from_numpy(np.asarray(array, dtype=np.float32))
+    except ValueError as error:
+        raise InvalidInputError(f"{path} holds no matrix of numbers: {error}") from error
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
