@@ -26,6 +26,7 @@ from store import Row, read
 
 Rows = list[Row]
 TITLES = {"citeseer": "CiteSeer", "pubmed": "PubMed"}
+ORDER = ("cora", "citeseer", "pubmed", "chameleon", "squirrel", "physics")
 Part = tuple[str, str]  # A method, and which of its numbers.
 
 
@@ -61,9 +62,15 @@ def unique(values: Sequence[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
+def datasets_of(rows: Rows) -> list[str]:
+    """The graphs that occur, in their usual order."""
+    found = unique([row["dataset"] for row in rows])
+    return sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
+
 def by_dataset(rows: Rows, numbers: dict[str, paper.Column]) -> str:
     """Methods down, graphs across; the paper's number stands beside the first of a method's numbers."""
-    names = unique([row["dataset"] for row in rows])
+    names = datasets_of(rows)
     parts: list[Part] = unique([(row["method"], kind) for row in rows for kind in row["accuracy"]])
     several = {method for method, _ in parts if sum(part[0] == method for part in parts) > 1}
     lines = []
@@ -73,7 +80,7 @@ def by_dataset(rows: Rows, numbers: dict[str, paper.Column]) -> str:
         for name in names:
             found = [row for row in rows if row["dataset"] == name and row["method"] == method]
             values = [value for row in found for value in row["accuracy"].get(kind, [])]
-            known = numbers.get(name, {}).get(method) if first else None
+            known = numbers.get(name, {}).get(method.removesuffix(" authors")) if first else None
             line.append((interval(values) if values else "-") + printed(known))
         lines.append(line)
     return table(["", *map(title, names)], lines)
@@ -81,7 +88,7 @@ def by_dataset(rows: Rows, numbers: dict[str, paper.Column]) -> str:
 
 def by_dataset_with_times(rows: Rows, numbers: dict[str, paper.Column]) -> str:
     """Accuracies, then the seconds that choosing and training took, and how many settings a search tried."""
-    names = unique([row["dataset"] for row in rows])
+    names = datasets_of(rows)
     lines = []
     for method in unique([row["method"] for row in rows]):
         line = [method]
@@ -119,13 +126,13 @@ def plain(rows: Rows, pictures: Path) -> str:
 def table3(rows: Rows, pictures: Path) -> str:
     sizes = sorted({row["val_labels"] for row in rows})
     lines = []
-    for name in unique([row["dataset"] for row in rows]):
+    for name in datasets_of(rows):
         for method in unique([row["method"] for row in rows if row["dataset"] == name]):
             line = [title(name), method]
             for size in sizes:
                 chosen = [r for r in rows if (r["dataset"], r["method"], r["val_labels"]) == (name, method, size)]
                 values = [value for row in chosen for value in list(row["accuracy"].values())[-1]]
-                known = paper.TABLE3.get(name, {}).get(method, {}).get(size)
+                known = paper.TABLE3.get(name, {}).get(method.removesuffix(" authors"), {}).get(size)
                 line.append((interval(values) if values else "-") + printed(known))
             lines.append(line)
     return table(["", "", *(f"{size} validation labels a class" for size in sizes)], lines)

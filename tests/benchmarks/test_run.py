@@ -1,6 +1,8 @@
 """The paper's tables on a tiny graph."""
 
 import json
+import re
+from pathlib import Path
 
 import make_tables
 import pytest
@@ -13,6 +15,8 @@ from store import read, run_tasks
 
 from torch_gckm import SemiSupRKMReadout
 from torch_gckm.kernels import RBF
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -134,3 +138,20 @@ def test_results_are_resumed(tmp_path):
     assert [row["value"] for row in rows] == [0, 1, 4, 9]
     assert [json.loads(line)["seed"] for line in file.read_text().splitlines()] == [0, 1, 2, 3]
     assert read(tmp_path / "none.jsonl") == []
+
+
+def test_the_page_shows_the_results(tmp_path):
+    """The tables of the documentation are those that the results give."""
+    page = tmp_path / "docs" / "results.md"
+    page.parent.mkdir()
+    text = (ROOT / "docs" / "results.md").read_text()
+    page.write_text(re.sub(r"(<!-- \w+ -->\n).*?(<!-- end -->)", r"\1\2", text, flags=re.DOTALL))
+    results = str(ROOT / "benchmarks" / "results")
+    make_tables.main(["--results", results, "--pictures", str(tmp_path / "docs" / "images"), "--page", str(page)])
+    assert page.read_text() == text
+    assert text.count("<!-- end -->") == text.count("\n<!-- end -->") == len(re.findall(r"<!-- \w+ -->\n\n[|!]", text))
+
+
+def test_intervals_are_students():
+    assert make_tables.interval([1.0]) == "1.0"
+    assert make_tables.interval([1.0, 2.0, 3.0]) == "2.0 ± 2.5"  # 4.303 / sqrt(3)
