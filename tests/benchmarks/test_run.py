@@ -41,6 +41,7 @@ def tiny(monkeypatch, graph):
     monkeypatch.setattr("baselines.svm.POWERS", (-1, 0))
     small = dict.fromkeys(clustering.CHANNELS, lambda k: (6, 4))
     monkeypatch.setattr(clustering, "CHANNELS", small)
+    monkeypatch.setattr("experiments.depth.CHANNELS", (3,))
     monkeypatch.setattr("experiments.subset.CHANNELS", (4, 3))
     monkeypatch.setattr("experiments.subset.SHARES", (0.3, 0.5, 1.0))
     for module, name in (("table2", "FEW_LABELS"), ("ablation", "FEW_LABELS"), ("facts", "FEW_LABELS"),
