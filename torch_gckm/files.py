@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -46,7 +45,9 @@ def load_tensors(path: PathLike) -> dict[str, Any]:
     """Read what :func:`save_tensors` wrote, onto the CPU; refuses anything but tensors and plain values."""
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, UnicodeDecodeError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # Whatever a file of another kind makes torch stumble over.
         raise InvalidInputError(f"'{path}' is not a file of torch_gckm, or it is damaged") from error
     if not isinstance(content, dict):
         raise InvalidInputError(f"'{path}' is not a file of torch_gckm")

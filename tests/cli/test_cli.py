@@ -122,13 +122,15 @@ def test_matrices_weights_and_neighbours(files, capsys):
     np.save(folder / "x.npy", x)
     np.savez(folder / "dense.npz", x=x)
     scipy.sparse.save_npz(folder / "sparse.npz", scipy.sparse.csr_matrix(x))
+    scipy.sparse.save_npz(folder / "coo.npz", scipy.sparse.coo_matrix(x))
     tables = []
-    for name in ("x.npy", "dense.npz", "sparse.npz"):
+    for name in ("x.npy", "dense.npz", "sparse.npz", "coo.npz"):
         assert main(["embed", "--features", str(folder / name), "--neighbours", "5", "--channels", "4", "3"]) == 0
         tables.append([row.split(",")[1:] for row in capsys.readouterr().out.splitlines()[1:]])
     values = torch.tensor([[[float(cell) for cell in row] for row in table] for table in tables])
     torch.testing.assert_close(values[0], values[1])
     torch.testing.assert_close(values[0], values[2], atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(values[2], values[3])
     edges = (folder / "edges.csv").read_text().splitlines()
     (folder / "weights.csv").write_text("\n".join(f"{line},{1 + i % 3}" for i, line in enumerate(edges[1:])))
     plain, weighted = (
@@ -148,6 +150,8 @@ def test_matrices_weights_and_neighbours(files, capsys):
     ({"x.csv": ""}, "needs lines"),
     ({"x.csv": "node,a,b\nn0,1,2\nn1,nan,1\n"}, "line 3: a value is missing"),
     ({"x.csv": "n0;1;2\nn1;3;4\n"}, "separate cells by commas"),
+    ({"x.csv": "n0,1,\nn1,1,2\n"}, "line 1: a value is missing"),
+    ({"x.csv": "n0,1\n,2\n"}, "line 2: a node has no name"),
     ({"edges.csv": "n0,n1\nn0,nobody\n"}, "line 2: not two known nodes"),
     ({"edges.csv": "nobody,n1\nn0,n1\n"}, "line 1: not two known nodes"),
     ({"y.csv": "n0,ant\nnobody,bee\n"}, "line 2: not a known node"),
@@ -185,11 +189,19 @@ def test_mistakes_in_files_are_told_in_one_line(files, capsys, change, match):
     (["predict", "nowhere.pt"], "gckm fit"),
     (["predict", "utf16.csv"], "'utf16.csv' is not a file of torch_gckm"),
     (["info", "x.npy"], "'x.npy' is not a file of torch_gckm"),
+    (["embed", "--features", "flat.npy", "--neighbours", "1"], "array of shape (3,)"),
+    (["embed", "--features", "nan.npy", "--neighbours", "1"], "1 entries that are NaN"),
+    (["embed", "--features", "empty.npy", "--neighbours", "1"], "holds no matrix"),
+    (["embed", "--features", "utf16.npz", "--neighbours", "1"], "holds no matrix"),
 ])  # fmt: skip
 def test_mistakes_in_options(arguments, match, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", np.eye(3))
-    (tmp_path / "utf16.csv").write_bytes("n0,1".encode("utf-16"))
+    np.save("flat.npy", np.ones(3))
+    np.save("nan.npy", np.array([[1.0, np.nan]]))
+    (tmp_path / "empty.npy").touch()
+    for suffix in ("csv", "npz"):
+        (tmp_path / f"utf16.{suffix}").write_bytes("n0,1".encode("utf-16"))
     assert main(arguments) == 2
     message = capsys.readouterr().err
     assert match in message
@@ -215,6 +227,30 @@ def test_files_of_single_models(tmp_path, capsys):
     assert main(["predict", str(tmp_path / "model.pt")]) == 0
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert [int(row["class"]) for row in rows] == model.predict().tolist()
+
+
+def test_headings_and_unknown_classes(files, capsys):
+    """The table of an index has a heading that begins with an empty cell; -1 is no class."""
+    graph, folder, options, labels = files
+    lines = (folder / "x.csv").read_text().splitlines()[1:]
+    (folder / "x.csv").write_text("\n".join([",0,1,2,3,4,5,6,7", *lines]))
+    known = [(n, y) for n, y, used in zip(NAMES, graph.y.tolist(), graph.train_mask.tolist(), strict=True) if used]
+    rest = [f"{name},-1" for name in NAMES if name not in dict(known)]
+    (folder / "y.csv").write_text("\n".join([*(f"{name},{y}" for name, y in known), *rest]))
+    assert main(["fit", str(folder / "m.pt"), *options, *labels, *QUICK]) == 0
+    assert main(["predict", str(folder / "m.pt")]) == 0
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["node"] for row in rows] == NAMES
+    assert {row["class"] for row in rows} == {"0", "1", "2"}
+
+
+def test_datasets_of_several_splits(monkeypatch, capsys, tmp_path):
+    graph = make_graph()
+    graph.train_mask, graph.test_mask = (torch.stack([m, m], dim=1) for m in (graph.train_mask, graph.test_mask))
+    monkeypatch.setattr("torch_gckm.cli.graphs.load", lambda *_, **__: graph.clone())
+    assert main(["fit", str(tmp_path / "m.pt"), "--dataset", "two", *QUICK]) == 2
+    assert "choose one with --split, from 0 to 1" in capsys.readouterr().err
+    assert main(["fit", str(tmp_path / "m.pt"), "--dataset", "two", *QUICK, "--split", "1"]) == 0
 
 
 def test_tables_of_spreadsheets(files, capsys):

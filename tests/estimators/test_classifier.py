@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -184,3 +185,44 @@ def test_graphs_need_numbers_and_masks(graph):
     named.y = ["a"] * graph.num_nodes
     with pytest.raises(InvalidInputError, match="tensor of class numbers, got a list"):
         GCKMClassifier(search=None).fit(named)
+
+
+def test_a_fit_that_fails_leaves_the_one_before(blobs, few):
+    fitted = GCKMClassifier(search=None).fit(blobs[0], few)
+    before = fitted.predict()
+    with pytest.raises(InvalidInputError, match="unknown criterion"):
+        fitted.set_params(search="auto", criterion="luck").fit(blobs[0], np.where(few >= 0, 10 * few, -1))
+    np.testing.assert_array_equal(fitted.predict(), before)
+    np.testing.assert_array_equal(fitted.classes_, [0, 1, 2])
+
+
+def test_unknown_labels_do_not_count(graph):
+    fitted = GCKMClassifier(search=None).fit(graph)
+    expected = fitted.score(graph, mask=graph.train_mask)
+    graph = graph.clone()
+    graph.y = torch.where(graph.train_mask, graph.y, -1)
+    assert fitted.score(graph, mask=torch.ones_like(graph.train_mask)) == pytest.approx(expected)
+    with pytest.raises(InvalidInputError, match="none of the nodes to score has a label"):
+        fitted.score(graph, mask=~graph.train_mask)
+
+
+def test_labels_may_be_any_numbers(graph):
+    graph = graph.clone()
+    graph.y = graph.y * 10**11
+    assert GCKMClassifier(search=None).fit(graph).classes_.tolist() == [0, 10**11, 2 * 10**11]
+
+
+def test_edges_are_numbers_of_rows(blobs, few):
+    with pytest.raises(InvalidInputError, match="'edge_index' must be whole numbers"):
+        GCKMClassifier(search=None).fit(blobs[0], few, edge_index=[["a", "b"], ["b", "a"]])
+
+
+def test_sparse_rows_are_as_good_as_dense_ones():
+    """Exact kernel matrices of aggregated sparse features are symmetric to double precision."""
+    generator = np.random.default_rng(0)
+    X = generator.random((60, 20)) * (generator.random((60, 20)) < 0.2)
+    edges, y = generator.integers(60, size=(2, 200)), np.arange(60) % 3
+    dense, sparse = (
+        GCKMClassifier(search=None).fit(x, y, edge_index=edges).predict_proba() for x in (X, csr_matrix(X))
+    )
+    np.testing.assert_allclose(dense, sparse, atol=1e-3)

@@ -159,3 +159,19 @@ def test_reliability_draws_the_bins(data, tuned):
     plain = found.uncalibrated.max(dim=1).values.mean()
     assert abs(float(plain) - float(found.probabilities.max(dim=1).values.mean())) > 0.01
     assert len(ax.get_legend().get_texts()) == 2
+
+
+def test_labels_must_be_those_of_the_model(data, ensembles):
+    other = copy.copy(data)
+    other.train_mask = ~data.train_mask
+    with pytest.raises(InvalidInputError, match="54 labels that are not the 6 that the model was given"):
+        plot.withheld(ensembles[0], other)
+
+
+def test_a_classifier_remembers_its_split(data):
+    several = copy.copy(data)
+    for name in ("train_mask", "val_mask", "test_mask"):
+        several[name] = torch.stack([~data[name], data[name]], dim=1)
+    fitted = GCKMClassifier(search=None).fit(several, split=1)
+    assert plot.withheld(fitted).nodes.tolist() == data.train_mask.nonzero().squeeze(1).tolist()
+    assert several.train_mask.dim() == 2  # What was given stays as it is.

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 import torch
 
@@ -215,3 +216,30 @@ def test_in_a_browser(data, ensemble, tmp_path):
         brightness.append(ImageStat.Stat(picture.convert("L")).mean[0])
     assert brightness[0] > 200
     assert brightness[1] < 60
+
+
+def test_classes_without_a_label_count_as_wrong(tmp_path):
+    graph = make_graph()
+    graph.train_mask &= graph.y != 2
+    fitted = GCKMClassifier(search=None).fit(graph)
+    write_report(tmp_path / "page.html", fitted, embedding="pca")
+    page = (tmp_path / "page.html").read_text()
+    right = 100 * fitted.score(graph)
+    assert f"{right:.1f} %" in page
+    assert f"of {int(graph.test_mask.sum())} test nodes right" in page
+    assert right < 80
+
+
+def test_graphs_of_all_kinds(tmp_path):
+    graph = make_graph()
+    graph.edge_index, graph.edge_weight = graph.edge_index[:, :0], torch.ones(0)
+    graph.x = (graph.x * (graph.x > 0)).to_sparse_coo()
+    model = GCKM(8, (4, 3), 3, gram="dense")
+    history = Trainer(model, steps=0, progress=False).fit(graph)
+    names = np.array(["a", "b", "c"])
+    write_report(tmp_path / "page.html", model, graph, history=history, names=names, embedding="pca")
+    assert "60 nodes" in (tmp_path / "page.html").read_text()
+    directed = make_graph()
+    directed.edge_index = torch.tensor([[0, 1, 2], [3, 3, 3]])
+    facts = dict(graph_facts(directed, directed.y))
+    assert facts["largest degree"] == "3 in, 1 out"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import importlib.util
+import io
 import platform
 import sys
 import time
@@ -20,6 +21,7 @@ from torch_gckm import __version__
 from torch_gckm.cli.graphs import NamedGraph, names_a_graph, read_graph
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.files import write_atomically
 from torch_gckm.nn import GCKM
 from torch_gckm.plot.style import require_matplotlib
 from torch_gckm.report import write_report
@@ -59,8 +61,8 @@ def fit(args: argparse.Namespace) -> None:
             seconds=seconds, command=args.command, seed=args.seed,
         )  # fmt: skip
         _say(f"{args.report}: written")
-    if graph.data.get("test_mask") is not None and bool(graph.data.test_mask.any()):
-        right = (ensemble.predict() == graph.data.y)[graph.data.test_mask]
+    if graph.data.get("test_mask") is not None and bool((graph.data.test_mask & (graph.data.y >= 0)).any()):
+        right = (ensemble.predict() == graph.data.y)[graph.data.test_mask & (graph.data.y >= 0)]
         _say(f"{100 * float(right.double().mean()):.1f} % of {right.numel()} test nodes are right")
 
 
@@ -161,12 +163,13 @@ def _write_predictions(path: Path | None, probabilities: Tensor, nodes: Sequence
 
 def _write(path: Path | None, header: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
     """A CSV file, or the standard output."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([header, *rows])
     if path is None:
-        csv.writer(sys.stdout).writerows([header, *rows])
+        sys.stdout.write(text.getvalue())
+        sys.stdout.flush()
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
+    write_atomically(path, lambda file: file.write(text.getvalue().encode()))
     _say(f"{path}: written")
 
 

@@ -39,12 +39,13 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
     named.add_argument("--dataset", help="digits, cora, citeseer, pubmed, ..., or a node dataset of PyG as Class/name")
     named.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT, else data)")
     named.add_argument("--labels-a-class", type=int, metavar="N", help="use so many labels of every class, at random")
+    named.add_argument("--split", type=int, metavar="N", help="which of a dataset's splits to use, from 0")
     add_seed(named)
     files = parser.add_argument_group("a graph in files; first lines that are headings are skipped")
     files.add_argument("--features", type=Path, metavar="FILE", help="CSV: node, numbers; or NPY, NPZ")
     files.add_argument("--edges", type=Path, metavar="FILE", help="CSV: node, node, perhaps a weight")
     files.add_argument("--neighbours", type=int, metavar="N", help="without edges: join nodes to their nearest")
-    files.add_argument("--labels", type=Path, metavar="FILE", help="CSV: node, class; no class where it is not known")
+    files.add_argument("--labels", type=Path, metavar="FILE", help="CSV: node, class; none, or -1, if unknown")
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:
@@ -75,6 +76,13 @@ def read_graph(args: argparse.Namespace, classes: Sequence[str] | None = None) -
         data = load(args.dataset, args.root, transform=split)
     except ValueError as error:
         raise InvalidInputError(str(error)) from error
+    for name in ("train_mask", "val_mask", "test_mask"):
+        mask = data.get(name)
+        if mask is not None and mask.dim() == 2:
+            if args.split is None or not 0 <= args.split < mask.size(1):
+                last = mask.size(1) - 1
+                raise InvalidInputError(f"{args.dataset} has several splits: choose one with --split, from 0 to {last}")
+            data[name] = mask[:, args.split]
     names = [str(number) for number in range(int(data.y.max()) + 1)]
     return NamedGraph(data, [str(node) for node in range(data.num_nodes)], names)
 
@@ -104,7 +112,10 @@ def _from_files(args: argparse.Namespace, classes: Sequence[str] | None) -> Name
 
 def _natural(name: str) -> tuple[int, float, str]:
     """Numbers in their order, then names in theirs."""
-    return (0, float(name), name) if name.lstrip("-").isdigit() else (1, 0.0, name)
+    try:
+        return 0, float(name), name
+    except ValueError:
+        return 1, 0.0, name
 
 
 def _nearest(x: Tensor, count: int) -> Tensor:

@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
     _searching(demo, budget=10.0)
     add_seed(demo)
-    other: dict[str, Any] = dict.fromkeys(("root", "features", "edges", "neighbours", "labels", "predictions"))
+    other: dict[str, Any] = dict.fromkeys(("root", "split", "features", "edges", "neighbours", "labels", "predictions"))
     demo.set_defaults(dataset="digits", labels_a_class=4, inductive=False, **other)
 
     info = command("info", commands.info, "versions, extras, and facts about a model")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import warnings
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from torch_geometric.utils import to_undirected
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.kernels import to_csr
+from torch_gckm.numerics import check_finite
 
 Row = tuple[int, list[str]]  # The number of a line, and its cells.
 
@@ -26,18 +28,20 @@ def read_features(path: Path) -> tuple[list[str], Tensor]:
         x = _from_numpy(path)
         return [str(node) for node in range(x.size(0))], x
     rows = list(_rows(path))
-    if rows and not all(map(_is_number, rows[0][1][1:])):
-        rows = rows[1:]  # A heading.
+    if rows and (not any(map(_is_number, rows[0][1][1:])) or not rows[0][1][0]):
+        rows = rows[1:]  # A heading; tables with an index have one that begins with an empty cell.
     if not rows or len(rows[0][1]) < 2:
         hint = "; separate cells by commas" if rows and ";" in rows[0][1][0] else ""
         raise InvalidInputError(f"{path} needs lines of a node and numbers{hint}")
     width = len(rows[0][1])
     for number, cells in rows:
-        wrong = next((cell for cell in cells[1:] if not _is_number(cell)), None)
+        wrong = next((cell for cell in cells[1:] if cell and not _is_number(cell)), None)
         if len(cells) != width or wrong is not None:
             what = f"'{wrong}' is not a number" if wrong is not None else f"{len(cells)} cells instead of {width}"
             raise InvalidInputError(f"{path}, line {number}: {what}")
-        if not all(math.isfinite(float(cell)) for cell in cells[1:]):
+        if not cells[0]:
+            raise InvalidInputError(f"{path}, line {number}: a node has no name")
+        if not all(cell and math.isfinite(float(cell)) for cell in cells[1:]):
             raise InvalidInputError(f"{path}, line {number}: a value is missing or infinite; fill it, or drop the node")
     names = [cells[0] for _, cells in rows]
     if len(set(names)) < len(names):
@@ -72,7 +76,7 @@ def read_edges(path: Path, places: dict[str, int]) -> tuple[Tensor, Tensor | Non
 
 
 def read_labels(path: Path, places: dict[str, int]) -> dict[int, str]:
-    """The classes of nodes, from CSV (node, class); nodes without a class are left out.
+    """The classes of nodes, from CSV (node, class); nodes without a class, or with -1, are left out.
 
     Args:
         path: The file.
@@ -85,7 +89,7 @@ def read_labels(path: Path, places: dict[str, int]) -> dict[int, str]:
     for number, cells in rows:
         if len(cells) != 2 or cells[0] not in places:
             raise InvalidInputError(f"{path}, line {number}: not a known node and its class: {', '.join(cells)}")
-        name, place = cells[1], places[cells[0]]
+        name, place = "" if cells[1] == "-1" else cells[1], places[cells[0]]
         if name and found.get(place, name) != name:
             raise InvalidInputError(f"{path}, line {number}: '{cells[0]}' has two classes, {found[place]} and {name}")
         if name:
@@ -112,15 +116,19 @@ def _from_numpy(path: Path) -> Tensor:
         raise InvalidInputError(f"there is no file {path}")
     try:
         content = np.load(path, allow_pickle=False)
-        if path.suffix == ".npz" and "indptr" in content:
+        if path.suffix == ".npz" and "format" in content:
             matrix = scipy.sparse.coo_matrix(scipy.sparse.load_npz(path))
             places = torch.from_numpy(np.stack([matrix.row, matrix.col]).astype(np.int64))
             values = torch.from_numpy(matrix.data.astype(np.float32))
             return to_csr(torch.sparse_coo_tensor(places, values, matrix.shape, check_invariants=False).coalesce())
         array = content if path.suffix == ".npy" else content["x" if "x" in content else content.files[0]]
-        return torch.from_numpy(np.asarray(array, dtype=np.float32))
-    except ValueError as error:
+        x = torch.from_numpy(np.asarray(array, dtype=np.float32))
+    except (ValueError, EOFError, IndexError, KeyError, zipfile.BadZipFile) as error:
         raise InvalidInputError(f"{path} holds no matrix of numbers: {error}") from error
+    if x.dim() != 2:
+        raise InvalidInputError(f"{path} holds an array of shape {tuple(x.shape)}; a row for every node is needed")
+    check_finite(x, str(path))
+    return x
 
 
 def _is_number(cell: str) -> bool:

@@ -45,7 +45,6 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     graph_: Data
     n_features_in_: int
     neighbours: int
-    _from_arrays: bool
 
     def _values(self, graph: Data | None) -> Tensor:
         """What is predicted of every node of the fitted graph, or of another, ``[n, c]``."""
@@ -55,8 +54,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """The graph to fit, and checked labels if there are some beside it."""
         if self.neighbours < 1:
             raise InvalidInputError(f"'neighbours' must be positive, got {self.neighbours}")
-        self._from_arrays = not isinstance(X, Data | HeteroData)
-        if not self._from_arrays:
+        if isinstance(X, Data | HeteroData):
             if edge_index is not None or not (y is None or isinstance(y, str)):
                 raise InvalidInputError("a Data object has its own edges and labels; pass no 'edge_index' or 'y' too")
             self.n_features_in_ = graph_of(X)[0].size(1)
@@ -65,7 +63,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         checked = self._check(X, y, reset=True)
         x, y = (checked, None) if isinstance(y, str) else checked
         edges = neighbour_graph(x, self.neighbours) if edge_index is None else _edges(edge_index)
-        return Data(x=to_tensor(x), edge_index=edges), y
+        return Data(x=to_tensor(x), edge_index=edges, is_of_rows=True), y
 
     def _ask(self, X: Any = None, edge_index: Any = None) -> Tensor:
         """The values of every node of a graph, or of every row of a matrix."""
@@ -94,7 +92,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _answer(self, values: Tensor) -> Any:
         """As the fit was given, a tensor or an array."""
-        return values.detach().cpu().numpy() if self._from_arrays else values
+        return values.detach().cpu().numpy() if self.graph_.get("is_of_rows") else values
 
     def _require_fit(self) -> None:
         if not hasattr(self, "graph_"):
@@ -138,4 +136,9 @@ class LayersEstimator(GraphEstimator):
 
 
 def _edges(edge_index: Any) -> Tensor:
-    return edge_index if isinstance(edge_index, Tensor) else torch.from_numpy(np.array(edge_index))
+    if isinstance(edge_index, Tensor):
+        return edge_index
+    edges = np.array(edge_index)
+    if edges.dtype.kind not in "iu":
+        raise InvalidInputError(f"'edge_index' must be whole numbers [2, E], got {type(edge_index).__name__}")
+    return torch.from_numpy(edges.astype(np.int64))

@@ -63,7 +63,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         classes_: The classes that occur among the labels, in increasing order.
         model_: The fitted ensemble.
         result_: All settings that were tried, ranked; ``None`` without a search.
-        graph_: The fitted graph; its ``y`` are places in :attr:`classes_`.
+        graph_: The fitted graph; its ``y`` are places in :attr:`classes_`, its masks those of the split.
         n_features_in_: The number of features.
     """
 
@@ -111,15 +111,25 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"'search' must be \"auto\", a Space or None, got {self.search!r}")
         check_blanks(y)
         graph, y = self._take(X, edge_index, y)
-        if self._from_arrays:
-            self.classes_, numbers = number_labels(y)
+        classes: Any
+        if graph.get("is_of_rows"):
+            classes, numbers = number_labels(y)
             graph.y = torch.from_numpy(numbers)
         else:
-            self.classes_ = _classes_of(graph, split)
-            graph.y = _places(graph.y.reshape(-1).long(), self.classes_)
-        self.result_ = None
-        self.model_ = self._one_model(graph, split) if self.search is None else self._searched(graph, split)
-        self.graph_ = graph
+            classes = _classes_of(graph, split)
+            graph.given_y = graph.y
+            graph.y = _places(graph.y.reshape(-1).long(), classes)
+            for name in ("train_mask", "val_mask", "test_mask"):
+                mask = graph.get(name)
+                if split is not None and mask is not None and mask.dim() == 2:
+                    graph[name] = mask[:, split]
+        result = None if self.search is None else self._search(graph, len(classes))
+        if result is None:
+            model = self._one_model(graph, len(classes))
+        else:
+            model = result.ensemble(self.members, self_training=self.self_training)
+        # All at once: a fit that fails leaves the one before as it was.
+        self.graph_, self.classes_, self.model_, self.result_ = graph, classes, model, result
         return self
 
     def predict(self, X: Any = None, *, edge_index: Any = None) -> Any:
@@ -162,7 +172,9 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             if isinstance(mask, str) and X.get(mask) is None:
                 raise InvalidInputError(f"the graph has no '{mask}'; say with mask= which nodes to score")
             chosen = X[mask] if isinstance(mask, str) else mask
-            where = pick_mask(chosen, X.num_nodes, split, "mask") > 0
+            where = (pick_mask(chosen, X.num_nodes, split, "mask") > 0) & (X.y.reshape(-1) >= 0)
+            if not bool(where.any()):
+                raise InvalidInputError("none of the nodes to score has a label")
             true, predicted = to_matrix(X.y.reshape(-1)[where]), to_matrix(self.predict(X))[to_matrix(where)]
             return float((true == predicted).mean())
         predicted = to_matrix(self.predict(X, edge_index=edge_index))
@@ -181,29 +193,26 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     def _values(self, graph: Data | None) -> Tensor:
         return self.model_.predict_proba(graph)
 
-    def _one_model(self, graph: Data, split: int | None) -> GCKMEnsemble:
+    def _one_model(self, graph: Data, num_classes: int) -> GCKMEnsemble:
         most = max(2, graph.num_nodes // NODES_A_CHANNEL)
         channels = (min(64, most), min(16, most))
-        model = GCKM(graph.num_features, channels, len(self.classes_), gram=self.gram).to(graph.x.device)
-        Trainer(model, steps=0, progress=False).fit(graph, split=split)
+        model = GCKM(graph.num_features, channels, num_classes, gram=self.gram).to(graph.x.device)
+        Trainer(model, steps=0, progress=False).fit(graph)
         return GCKMEnsemble([model])
 
-    def _searched(self, graph: Data, split: int | None) -> GCKMEnsemble:
-        assert self.search is not None
-        self.result_ = search(
+    def _search(self, graph: Data, num_classes: int) -> SearchResult:
+        return search(
             graph,
-            None if self.search == "auto" else self.search,
+            self.search if isinstance(self.search, Space) else None,
             self.budget,
             self.criterion,
             self.random_state,
             max_settings=self.max_settings,
-            num_classes=len(self.classes_),
-            split=split,
+            num_classes=num_classes,
             gram=self.gram,
             workers=self.workers,
             progress=self.progress,
         )
-        return self.result_.ensemble(self.members, self_training=self.self_training)
 
 
 def _classes_of(data: Data, split: int | None) -> Tensor:
@@ -215,8 +224,13 @@ def _classes_of(data: Data, split: int | None) -> Tensor:
             f"the labels 'y' of a Data object are a tensor of class numbers, got a {type(data.y).__name__}; "
             "number the classes, or call fit(X, y, edge_index=...) with names"
         )
-    labels = parse_labels(data.y, data.get("train_mask"), data.num_nodes, int(data.y.max()) + 1, split, warn=False)
-    classes: Tensor = labels.classes[labels.classes >= 0].unique()
+    known, numbers = torch.empty(0, dtype=torch.long), data.y
+    if not data.y.is_floating_point() and data.y.dtype != torch.bool:  # Others are refused below.
+        y = data.y.reshape(-1).long()
+        known = y[y >= 0].unique()
+        numbers = _places(y, known) if known.numel() else y
+    labels = parse_labels(numbers, data.get("train_mask"), data.num_nodes, known.numel(), split, warn=False)
+    classes: Tensor = known[labels.classes[labels.classes >= 0].unique()]
     if classes.numel() < 2:
         raise InvalidInputError(f"labels of at least two classes are needed, got only {classes.tolist()}")
     return classes

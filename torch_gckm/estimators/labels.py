@@ -20,8 +20,15 @@ def check_blanks(y: Any) -> None:
     """Raise if a label is missing in another way than by -1."""
     if isinstance(y, list | np.ndarray) or hasattr(y, "tolist"):
         for row, label in enumerate(y if isinstance(y, list) else y.tolist()):
-            if label is None or label == "" or label != label:
+            if _is_blank(label):
                 raise InvalidInputError(f"the label of row {row} is {label!r}; use -1 for rows without a label")
+
+
+def _is_blank(label: Any) -> bool:
+    try:
+        return label is None or bool(label == "" or label != label)
+    except TypeError:  # pandas' NA is neither equal nor unequal to anything.
+        return True
 
 
 def number_labels(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -58,7 +58,7 @@ def join(graph: Data, x: Matrix, count: int) -> Data:
     """A graph with new nodes, behind its own, that listen to the nearest of its nodes.
 
     No edge leads to an old node or from a new one. So old nodes keep their embeddings, and what is said of a new
-    one does not depend on which others are asked about.
+    one does not depend on which others are asked about, as long as aggregations follow the direction of edges.
 
     Args:
         graph: The graph.

@@ -120,7 +120,8 @@ class SparseFeatures(Features):
         if self._cast is None or self._cast.dtype != dtype:
             operator = None if self.operator is None else self.operator.to(dtype)
             self._cast = SparseFeatures(self.matrix.to(dtype), operator, self.hops, self.origin)
-            self._cast._product = self.product.to(dtype)  # The costly part.
+            if torch.finfo(dtype).bits < torch.finfo(self.dtype).bits:
+                self._cast._product = self.product.to(dtype)  # The costly part; to be more exact, it is done again.
         return self._cast
 
     def detach(self) -> SparseFeatures:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -46,7 +47,7 @@ class Subject:
             raise NotFittedError("the model is not fitted to a graph, so there is nothing to show yet")
         kept = found.notes.get("classes") if isinstance(found, GCKMEnsemble) else None
         numbers = range(found.out_channels) if classes is None else classes.tolist()
-        used = [str(name) for name in (names or kept or numbers)]
+        used = [str(name) for name in (names if names is not None else kept or numbers)]
         if len(used) != found.out_channels:
             raise InvalidInputError(f"there are {found.out_channels} classes, but {len(used)} names for them")
         return cls(found, used, getattr(model, "graph_", None))
@@ -78,6 +79,13 @@ class Subject:
         return data
 
     def labels(self, data: Data, split: int | None = None) -> Labels:
-        """The labels that the model was given."""
+        """The labels that the model was given; raises if those of the graph are others."""
         mask = data.get("train_mask")
-        return parse_labels(data.y, mask, data.num_nodes, self.model.out_channels, split, warn=False)
+        labels = parse_labels(data.y, mask, data.num_nodes, self.model.out_channels, split, warn=False)
+        nodes = (labels.classes >= 0).nonzero().squeeze(1)
+        if not torch.equal(nodes, self.labelled) or not torch.equal(labels.classes[nodes], self.label_class):
+            raise InvalidInputError(
+                f"the graph has {nodes.numel()} labels that are not the {self.labelled.numel()} that the model was "
+                "given; pass the same train_mask, and the same split="
+            )
+        return labels

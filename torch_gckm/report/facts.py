@@ -41,15 +41,19 @@ def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
     keys, back = ends[0] * count + ends[1], ends[1] * count + ends[0]
     is_mutual = torch.equal(keys.sort().values, back.sort().values)
     degree = torch.bincount(ends.flatten(), minlength=count)
+    most = [int(torch.bincount(side, minlength=count).max()) for side in ends]
     number = f"{ends.size(1) // 2:,} undirected" if is_mutual else f"{ends.size(1):,} directed"
     matrix = coo_matrix((np.ones(ends.size(1), dtype=bool), ends.numpy()), shape=(count, count))
+    weights = "none"
+    if weight is not None and weight.numel():
+        weights = f"{float(weight.min()):.3g} to {float(weight.max()):.3g}"
     components, place = connected_components(matrix, directed=False)
     facts = [
         ("nodes", f"{count:,}"),
         ("edges", number + (f", {int(loops.sum()):,} self-loops" if bool(loops.any()) else "")),
-        ("edge weights", "none" if weight is None else f"{float(weight.min()):.3g} to {float(weight.max()):.3g}"),
+        ("edge weights", weights),
         ("mean degree", f"{ends.size(1) / max(count, 1):.2f}" + ("" if is_mutual else " in, and out")),
-        ("largest degree", f"{int(degree.max()) // (2 if is_mutual else 1):,}" if count else "0"),
+        ("largest degree", f"{most[0]:,}" if is_mutual else f"{most[1]:,} in, {most[0]:,} out"),
         ("isolated nodes", f"{int((degree == 0).sum()):,}"),
         ("components", f"{components:,}; the largest has {np.bincount(place).max():,} nodes"),
         ("features", f"{x.size(1):,}, {100 * _filled(x):.3g} % of them not zero"),
@@ -131,5 +135,6 @@ def _aggregation(conv: GCKMConv) -> str:
 
 def _filled(x: Tensor) -> float:
     """The share of entries that are not zero."""
+    x = x.coalesce() if x.layout == torch.sparse_coo else x
     values = x if x.layout == torch.strided else x.values()
     return int(torch.count_nonzero(values)) / max(x.size(0) * x.size(1), 1)

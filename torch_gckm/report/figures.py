@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from torch_gckm import plot
@@ -65,12 +66,15 @@ def withheld_figures(found: plot.Withheld) -> Markup:
         4.9,
         4.3,
     )
+    how = "One label of every class is withheld at a time, in 50 random groups."
+    if torch.equal(found.drawn, torch.arange(total)):
+        how = "Each label is withheld once."
     own = "" if found.uncalibrated is None else " Grey: what predict_proba of a single model says, uncalibrated."
     return pair(
         figure(matrix, "Each label is withheld once. Rows are the labels, columns what is predicted without them."),
         figure(
             curve,
-            "One label of every class is withheld at a time, in 50 random groups. Points on the dashed line are well "
+            f"{how} Points on the dashed line are well "
             "calibrated, points below it too sure; larger points stand for more predictions. Bars are 95\u00a0% "
             f"intervals for as many different nodes as there are behind a point.{own}",
         ),

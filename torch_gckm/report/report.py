@@ -108,7 +108,8 @@ def write_report(
     own = time.perf_counter() - start
     parts.append(section("Time", table(["stage", "seconds"], time_rows(seconds, history, result, own), [1])))
     made = [["made on", time.strftime("%Y-%m-%d %H:%M")]] + ([["seed", seed]] if seed is not None else [])
-    again = code(command) if command is not None else paragraph("The settings above make the same models again.")
+    same = "The settings above make the same models again, before any fine-tuning."
+    again = code(command) if command is not None else paragraph(same)
     parts.append(section("How to reproduce", again, table(["what", "value"], [*made, *version_rows()])))
     content = page(title, join(parts))
     write_atomically(path, lambda file: file.write(content.encode()))
@@ -138,7 +139,8 @@ def _head(subject: Subject, graph: Data, title: str, found: Withheld | None, spl
         numbers.append(("withheld labels right", f"{100 * found.accuracy:.0f} %"))
     test = graph.get("test_mask")
     if test is not None:
-        where = (pick_mask(test, count, split, "test_mask") > 0) & (graph.y.reshape(-1) >= 0)
+        known = graph.get("given_y", graph.y).reshape(-1) >= 0  # Also those of classes without a label.
+        where = (pick_mask(test, count, split, "test_mask") > 0) & known
         if bool(where.any()):
             right = float((subject.predict() == graph.y.reshape(-1))[where].double().mean())
             numbers.append((f"of {int(where.sum()):,} test nodes right", f"{100 * right:.1f} %"))
@@ -212,10 +214,10 @@ def _suggestions(subject: Subject, probabilities: Tensor, names: Sequence[str] |
     embeddings = [member.embed() for member in subject.members]
     chosen = suggest(probabilities, embeddings, labelled, count).tolist()
     if names is None and isinstance(subject.model, GCKMEnsemble):
-        names = subject.model.notes.get("nodes")
+        names = subject.model.notes.get("nodes") or None
     values, places = probabilities[torch.tensor(chosen)].topk(2, dim=1)
     rows = [
-        [names[node] if names else node, subject.names[a], f"{p:.2f}", subject.names[b], f"{q:.2f}"]
+        [node if names is None else names[node], subject.names[a], f"{p:.2f}", subject.names[b], f"{q:.2f}"]
         for node, (a, b), (p, q) in zip(chosen, places.tolist(), values.tolist(), strict=True)
     ]
     words = (

@@ -67,7 +67,7 @@ def inline(svg: str, key: str, describe: str, scale: float = 1.0) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = svg.replace("xlink:href=", "href=")
-    svg = re.sub(r'\bid="', f'id="{key}-', svg)
+    svg = re.sub(r"<[^>]*>", lambda tag: tag[0].replace(' id="', f' id="{key}-'), svg)
     svg = re.sub(r'href="#', f'href="#{key}-', svg).replace("url(#", f"url(#{key}-")
     svg = re.sub(r"'DejaVu Sans'.*?sans-serif", "system-ui, sans-serif", svg)
     for colour, role in _ROLES.items():

@@ -167,7 +167,8 @@ class GCKMEnsemble(torch.nn.Module):
         if isinstance(content.get("format"), int):
             model = GCKM.load(path)
             alone = cls([model], calibrated=True)  # As sure of itself as the model is.
-            alone.labelled = model.readout.labelled
+            if model.is_fitted:
+                alone.labelled = model.readout.labelled
             return alone
         if content.get("format") != FORMAT:
             raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
