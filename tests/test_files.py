@@ -17,8 +17,8 @@ def test_there_and_back(tmp_path):
 
 
 def test_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "file"
-    path.write_text("old")
+    path = tmp_path / "deep" / "file"
+    write_atomically(path, lambda file: file.write(b"old"))
 
     def write(file):
         file.write(b"half")
@@ -27,7 +27,7 @@ def test_whole_or_not_at_all(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write_atomically(path, write)
     assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
+    assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("content", [b"", b"node,class\n", b"\xff\xfen\x000\x00", b"PK\x03\x04 and no more"])
@@ -36,6 +36,17 @@ def test_other_files_are_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(InvalidInputError, match="is not a file of torch_gckm"):
         load_tensors(path)
+
+
+def test_code_is_not_executed(tmp_path, capsys):
+    class Evil:
+        def __reduce__(self):
+            return print, ("executed",)
+
+    save_tensors({"x": Evil()}, tmp_path / "evil.pt")
+    with pytest.raises(InvalidInputError, match="is not a file of torch_gckm"):
+        load_tensors(tmp_path / "evil.pt")
+    assert capsys.readouterr().out == ""
 
 
 def test_damaged_files_are_refused(tmp_path):

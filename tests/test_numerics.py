@@ -3,7 +3,6 @@ import torch
 
 from torch_gckm.cache import LastCall
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.files import load_tensors, save_tensors, write_atomically
 from torch_gckm.numerics import check_finite, fix_signs, one_norm_estimate, with_gradient
 
 
@@ -59,29 +58,3 @@ def test_last_call_forgets_written_and_other_tensors():
     assert get(y, 2) == 4
     cache.clear()
     assert get(y, 2) == 5
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path):
-    path = tmp_path / "deep" / "file.bin"
-    write_atomically(path, lambda file: file.write(b"old"))
-
-    def fail(file):
-        file.write(b"half")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_atomically(path, fail)
-    assert path.read_bytes() == b"old"
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_loading_refuses_code(tmp_path):
-    class Evil:
-        def __reduce__(self):
-            return print, ("executed",)
-
-    save_tensors({"x": torch.ones(2)}, tmp_path / "good.pt")
-    assert torch.equal(load_tensors(tmp_path / "good.pt")["x"], torch.ones(2))
-    save_tensors({"x": Evil()}, tmp_path / "evil.pt")
-    with pytest.raises(Exception, match=r"[Ww]eights.only|Unsupported"):
-        load_tensors(tmp_path / "evil.pt")
