@@ -1,6 +1,6 @@
 # make demo    set up, then run the main job on data that ships with scikit-learn
 # make test    set up, then lint, type-check and test
-# make check   everything else that must hold: full examples, documentation, wheel in a clean environment
+# make check   everything else that must hold: full examples, documentation, wheel in a clean environment, test-sparse
 # make docs    build the documentation; its first page is docs/_build/index.html
 # make test-sparse   build torch-scatter and torch-sparse (a quarter of an hour, once) and run what needs them
 
@@ -40,7 +40,7 @@ $(SPARSE)/.ready: $(READY)
 test-sparse: $(SPARSE)/.ready
 	PYTHONPATH=$(SPARSE) $(BIN)/python -m pytest tests/nn/test_adjacency_types.py
 
-check: examples docs wheel
+check: examples docs wheel test-sparse
 
 docs: setup
 	$(PIP) install --constraint constraints.txt --editable ".[docs]"

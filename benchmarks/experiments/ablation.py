@@ -21,7 +21,8 @@ from torch_gckm import GCKM, SemiSupRKMReadout, Trainer
 from torch_gckm.errors import GCKMError
 from torch_gckm.kernels import RBF, Custom
 
-METHODS = ("Semi-SupRKM", "GCKM-NoAggr", "GCKM", "kernel PCA", "random start")
+STARTS = ("kernel PCA", "random start")
+METHODS = ("Semi-SupRKM", "GCKM-NoAggr", "GCKM", *STARTS)
 ALPHAS, WIDTHS = (0.1, 0.5, 0.9), (0.1, 1.0, 10.0)
 LARGE = 10_000  # Nodes beyond which an exact solve takes minutes, and one width must do.
 
@@ -38,12 +39,12 @@ class Ablation(Experiment):
             | ({"budget": options.budget} if method in ("GCKM-NoAggr", "GCKM") else {})
             for name in options.datasets
             for method in options.chosen(METHODS)
-            for split in range(1 if name in CITATIONS else options.seeds)
+            for split in range(1 if name in CITATIONS or method in STARTS else options.seeds)
         ]
 
     def run(self, task: Task) -> Row:
         name, method = task["dataset"], task["method"]
-        if method in ("kernel PCA", "random start"):
+        if method in STARTS:
             return self._start(name, method)
         data = Standard(self.options).split(name, task["split"])
         if method == "Semi-SupRKM":

@@ -17,6 +17,7 @@ quiet = pytest.mark.filterwarnings(
     "ignore:Sparse invariant checks",
     "ignore:.*torch.jit",
     "ignore:Sparse CSR tensor",
+    "ignore:Using 'NeighborSampler' without a 'pyg-lib'",
 )
 
 
