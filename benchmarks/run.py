@@ -17,6 +17,7 @@ import argparse
 import warnings
 from pathlib import Path
 
+from baselines import training
 from experiments.ablation import Ablation
 from experiments.clustering import Clustering
 from experiments.common import Experiment, Options, file_of
@@ -30,6 +31,7 @@ from experiments.table2 import Table2
 from experiments.table3 import Table3
 from store import Row, run_tasks
 
+QUICK_EPOCHS = 50
 KINDS = (
     Table2, Table3, Standard, Depth, Clustering, Ablation, Sparsity, Statistics, Progress, Qualitative, Inductive,
     Subset,
@@ -47,7 +49,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of a search")
     parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the results")
-    parser.add_argument("--quick", action="store_true", help="one seed, few settings, searches of 5 seconds")
+    parser.add_argument("--quick", action="store_true", help="one seed, one setting, 50 epochs, searches of 5 seconds")
     args = parser.parse_args(arguments)
     kind = EXPERIMENTS[args.experiment]
     args.datasets = args.datasets or list(kind.default_datasets)
@@ -55,7 +57,7 @@ def main(arguments: list[str] | None = None) -> list[Row]:
         args.seeds, args.budget = 1, min(args.budget, 5.0)
     experiment = kind(Options.of(args))
     path = file_of(args.out, args.experiment, args.quick)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), training.at_most(QUICK_EPOCHS if args.quick else training.MAX_EPOCHS):
         warnings.filterwarnings("ignore", message=".*Sparse (CSR|invariant).*")
         return run_tasks(experiment.tasks(), experiment.run, path, experiment.describe)
 

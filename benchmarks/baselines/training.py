@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +17,17 @@ from baselines.sparse import SparseMatrix, features
 
 MAX_EPOCHS, PATIENCE = 200, 30
 LARGE = 300_000  # Entries of features and graph beyond which an epoch takes a tenth of a second.
+
+
+@contextmanager
+def at_most(epochs: int) -> Iterator[None]:
+    """Train no network for longer than that."""
+    global MAX_EPOCHS
+    before, MAX_EPOCHS = MAX_EPOCHS, min(MAX_EPOCHS, epochs)
+    try:
+        yield
+    finally:
+        MAX_EPOCHS = before
 
 
 @dataclass(frozen=True)
