@@ -49,10 +49,11 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of a search")
     parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the results")
-    parser.add_argument("--quick", action="store_true", help="one seed, one setting, 50 epochs, searches of 5 seconds")
+    parser.add_argument("--quick", action="store_true", help="small graphs, one seed, one setting, 50 epochs, searches of 5 seconds")
     args = parser.parse_args(arguments)
     kind = EXPERIMENTS[args.experiment]
-    args.datasets = args.datasets or list(kind.default_datasets)
+    large = ("pubmed", "squirrel", "physics") if args.quick else ()
+    args.datasets = args.datasets or [name for name in kind.default_datasets if name not in large]
     if args.quick:
         args.seeds, args.budget = 1, min(args.budget, 5.0)
     experiment = kind(Options.of(args))

@@ -72,9 +72,8 @@ def train(data: Data, first: GCNConv | GCKMConv) -> float:
 accuracies: dict[str, list[float]] = {"GCN": [], "GCKMConv, then GCN": []}
 for seed in range(args.draws):
     data = load(args.dataset, args.root, transform=PerClassSplit(args.labels, seed=seed))
-    torch.manual_seed(seed)
-    accuracies["GCN"].append(train(data, GCNConv(data.num_features, 32)))
-    torch.manual_seed(seed)
-    accuracies["GCKMConv, then GCN"].append(train(data, GCKMConv(data.num_features, 32)))
+    for found, layer in zip(accuracies.values(), (GCNConv, GCKMConv), strict=True):
+        torch.manual_seed(seed)
+        found.append(train(data, layer(data.num_features, 32)))
 for name, found in accuracies.items():
     print(f"{name:<22}{sum(found) / len(found):>6.1f} %  ({', '.join(f'{value:.1f}' for value in found)})")
