@@ -49,7 +49,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of a search")
     parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder of the results")
-    parser.add_argument("--quick", action="store_true", help="small graphs, one seed, one setting, 50 epochs, searches of 5 seconds")
+    quick = "small graphs, one seed, one setting, 50 epochs, searches of 5 seconds"
+    parser.add_argument("--quick", action="store_true", help=quick)
     args = parser.parse_args(arguments)
     kind = EXPERIMENTS[args.experiment]
     large = ("pubmed", "squirrel", "physics") if args.quick else ()
