@@ -61,8 +61,9 @@ def fit(args: argparse.Namespace) -> None:
             seconds=seconds, command=args.command, seed=args.seed,
         )  # fmt: skip
         _say(f"{args.report}: written")
-    if graph.data.get("test_mask") is not None and bool((graph.data.test_mask & (graph.data.y >= 0)).any()):
-        right = (ensemble.predict() == graph.data.y)[graph.data.test_mask & (graph.data.y >= 0)]
+    test = graph.data.get("test_mask")
+    if test is not None and bool((test & (graph.data.y >= 0)).any()):
+        right = (ensemble.predict() == graph.data.y)[test & (graph.data.y >= 0)]
         _say(f"{100 * float(right.double().mean()):.1f} % of {right.numel()} test nodes are right")
 
 
