@@ -91,7 +91,7 @@ def _network(name: str, data: Data, folds: Folds, seeds: Sequence[int], grid: Se
         mean = statistics.fmean(run.val for run in runs)
         if mean > val:
             best, chosen, val = runs, recipe, mean
-    # For all epochs: where to stop by a fold's 5 to 25 validation nodes is chance; it cost GPR-GNN 14 points on CiteSeer.
+    # For all epochs: where to stop by a fold's few validation nodes is chance, and cost GPR-GNN 14 points on CiteSeer.
     retrained = [trainer.train(chosen, seed, _labelled(folds), epochs=training.MAX_EPOCHS) for seed in seeds]
     return Outcome(chosen.config(), val, [run.predicted for run in best], [run.predicted for run in retrained])
 
