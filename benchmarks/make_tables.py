@@ -216,6 +216,7 @@ TABLES: dict[str, Callable[[Rows, Path], str]] = {
     "qualitative": qualitative,
     "inductive": plain,
     "subset": plain,
+    "directed": plain,
 }
 
 

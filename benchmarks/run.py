@@ -6,7 +6,7 @@
     python benchmarks/make_tables.py                                  # Markdown and pictures from the results
 
 Experiments: table2, table3, standard, depth, clustering, ablation, sparsity, statistics, progress,
-qualitative, inductive, subset.
+qualitative, inductive, subset, directed.
 Every finished task is a line of JSON in the output folder, with data, split, seed, setting, versions and time;
 tasks that are there are skipped. ``docs/results`` says what each experiment does.
 """
@@ -22,6 +22,7 @@ from experiments.ablation import Ablation
 from experiments.clustering import Clustering
 from experiments.common import Experiment, Options, file_of
 from experiments.depth import Depth
+from experiments.directed import Directed
 from experiments.facts import Progress, Sparsity, Statistics
 from experiments.inductive import Inductive
 from experiments.qualitative import Qualitative
@@ -34,7 +35,7 @@ from store import Row, run_tasks
 QUICK_EPOCHS = 50
 KINDS = (
     Table2, Table3, Standard, Depth, Clustering, Ablation, Sparsity, Statistics, Progress, Qualitative, Inductive,
-    Subset,
+    Subset, Directed,
 )  # fmt: skip
 EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in KINDS}
 

@@ -84,8 +84,8 @@ class Experiment:
         parts = [f"{kind} " + " ".join(f"{value:.1f}" for value in found) for kind, found in row["accuracy"].items()]
         return f"{', '.join(parts)} ({row['seconds']:.0f} s)"
 
-    def load(self, name: str, split: Any = None, transform: Any = None) -> Data:
-        return load(name, self.options.root, split=split, transform=transform)
+    def load(self, name: str, split: Any = None, transform: Any = None, undirected: bool = True) -> Data:
+        return load(name, self.options.root, split=split, transform=transform, undirected=undirected)
 
 
 def percent(predicted: Tensor, data: Data) -> float:

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 def tiny(monkeypatch, graph):
     """Every dataset is the tiny graph, with the masks that each split has."""
 
-    def load(name, root=None, *, split=None, transform=None):
+    def load(name, root=None, *, split=None, transform=None, undirected=True):
         data = graph.clone()
         labelled = data.train_mask.nonzero().view(-1)
         data.val_mask = torch.zeros_like(data.train_mask).index_fill(0, labelled[::5], True)
@@ -42,6 +42,7 @@ def tiny(monkeypatch, graph):
     small = dict.fromkeys(clustering.CHANNELS, lambda k: (6, 4))
     monkeypatch.setattr(clustering, "CHANNELS", small)
     monkeypatch.setattr("experiments.depth.CHANNELS", (3,))
+    monkeypatch.setattr("experiments.directed.LABELLED", 0.2)
     monkeypatch.setattr("experiments.subset.CHANNELS", (4, 3))
     monkeypatch.setattr("experiments.subset.SHARES", (0.3, 0.5, 1.0))
     for module, name in (("table2", "FEW_LABELS"), ("ablation", "FEW_LABELS"), ("facts", "FEW_LABELS"),
@@ -55,7 +56,7 @@ def quick(experiment, tmp_path, *more):
 
 
 @pytest.mark.parametrize("experiment", [
-    "table2", "table3", "standard", "depth", "clustering", "ablation", "inductive", "subset",
+    "table2", "table3", "standard", "depth", "clustering", "ablation", "inductive", "subset", "directed",
 ])  # fmt: skip
 def test_tables(tiny, tmp_path, experiment):
     rows = quick(experiment, tmp_path)

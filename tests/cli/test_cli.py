@@ -11,6 +11,7 @@ import torch
 from tests.conftest import make_graph
 from torch_gckm import GCKM, Trainer
 from torch_gckm.cli import main
+from torch_gckm.select import GCKMEnsemble
 
 NAMES = [f"n{node}" for node in range(60)]
 CLASSES = ["ant", "bee", "cat"]
@@ -185,6 +186,7 @@ def test_mistakes_in_files_are_told_in_one_line(files, capsys, change, match):
     (["embed", "--features", "x.npy", "--edges", "e.csv", "--neighbours", "2"], "not both"),
     (["embed", "--features", "x.npy", "--neighbours", "9"], "--neighbours must be from 1 to 2"),
     (["embed", "--features", "x.npy", "--neighbours", "2", "--labels-a-class", "1"], "--labels-a-class goes with"),
+    (["embed", "--features", "x.npy", "--neighbours", "2", "--directed"], "--directed goes with --edges"),
     (["cluster", "--features", "x.npy", "--neighbours", "2", "--clusters", "9"], "from 2 to 3, got 9"),
     (["predict", "nowhere.pt"], "gckm fit"),
     (["predict", "utf16.csv"], "'utf16.csv' is not a file of torch_gckm"),
@@ -217,6 +219,20 @@ def test_options_that_need_others(files, capsys):
     assert main(["fit", str(small), *options, *labels, *QUICK, "--inductive"]) == 0
     assert main(["suggest", str(small)]) == 2
     assert "for other graphs only" in capsys.readouterr().err
+
+
+def test_directions_of_edges(files):
+    _, folder, options, labels = files
+    model, own, given = (folder / name for name in ("model.pt", "own.csv", "given.csv"))
+    for name, more in (("plain.csv", []), ("directed.csv", ["--directed"])):
+        assert main(["embed", *options, *more, "--channels", "4", "3", "--output", str(folder / name)]) == 0
+    assert read(folder / "plain.csv") != read(folder / "directed.csv")
+    assert main(["fit", str(model), *options, *labels, *QUICK, "--directed", "--predictions", str(own)]) == 0
+    assert main(["predict", str(model), *options, "--output", str(given)]) == 0  # As it was fitted.
+    assert [row["class"] for row in read(given)] == [row["class"] for row in read(own)]
+    found = GCKMEnsemble.load(model)
+    directions = {layer.aggregation.direction for member in found.members for layer in member.layers}
+    assert directions != {"in"}
 
 
 def test_files_of_single_models(tmp_path, capsys):

@@ -8,7 +8,7 @@ from torch_geometric.utils import to_undirected
 from tests.conftest import make_graph
 from torch_gckm import GCKM, GCKMConv
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.nn.graph import graph_fingerprint, graph_of
+from torch_gckm.nn.graph import graph_fingerprint, graph_of, is_directed
 
 
 def fitted(data, **settings):
@@ -48,6 +48,17 @@ def test_direction_decides_the_class():
     assert accuracy(data, direction="out") > 0.9
     assert accuracy(data, direction="both") < 0.7
     assert accuracy(both_ways) < 0.7
+
+
+def test_which_graphs_are_directed():
+    data = listeners()
+    assert is_directed(data)
+    data.edge_index = to_undirected(data.edge_index)
+    assert not is_directed(data)
+    data.edge_weight = torch.rand(data.num_edges, generator=torch.Generator().manual_seed(0))
+    assert is_directed(data)
+    data.edge_weight = data.edge_index = None
+    assert not is_directed(data)
 
 
 def test_weights_decide_the_class():

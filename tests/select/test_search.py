@@ -165,6 +165,15 @@ class TestSearch:
         assert len(result.table(5).splitlines()) == 6
         assert "12 settings" in repr(result)
 
+    def test_on_a_directed_graph_directions_are_tried(self, graph):
+        tried = {layer["direction"] for trial in quick(graph).trials for layer in trial.setting["layers"]}
+        assert tried == {"in"}
+        graph.edge_index = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
+        result = quick(graph, 24)
+        assert {layer["direction"] for trial in result.trials for layer in trial.setting["layers"]} > {"in", "out"}
+        found = [layer.aggregation.direction for layer in result.model().layers]
+        assert found == [layer["direction"] for layer in result.best.setting["layers"]]
+
     def test_budget_in_seconds(self, graph):
         assert 0 < len(search(graph, SMALL, budget=0.3, progress=False)) < 200
         with pytest.raises(InvalidInputError, match="budget"):

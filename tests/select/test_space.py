@@ -41,3 +41,16 @@ def test_ranges_and_options_are_kept():
         assert all(3.0 <= layer["kernel"]["arguments"]["scale"] <= 4.0 for layer in setting["layers"])
         assert 0.1 <= setting["readout"]["lambda2"] <= 0.2
         assert setting["readout"]["kernel"]["kind"] == "RBF"
+
+
+def test_directions_are_drawn_on_directed_graphs_alone():
+    plain, directed = (
+        [Space().on_graph(is_directed).draw_in_tree(number, seed=0) for number in range(60)]
+        for is_directed in (False, True)
+    )
+    assert {layer["direction"] for setting in plain for layer in setting["layers"]} == {"in"}
+    assert {layer["direction"] for setting in directed for layer in setting["layers"]} == {"in", "out", "both"}
+    assert plain == [Space().draw_in_tree(number, seed=0) for number in range(60)]
+    space = Space(directions=("out",))
+    assert space.on_graph(True) == space
+    assert " out" in describe_setting(space.draw_in_tree(0, seed=0))

@@ -44,7 +44,8 @@ def fit(args: argparse.Namespace) -> None:
     searched = time.perf_counter()
     ensemble = result.ensemble()
     seconds = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
-    ensemble.notes = {"classes": graph.classes, "nodes": [] if args.inductive else graph.nodes}
+    nodes = [] if args.inductive else graph.nodes
+    ensemble.notes = {"classes": graph.classes, "nodes": nodes, "directed": args.directed}
     ensemble.save(args.model, inductive=args.inductive)
     best, size = result.best.measures, Path(args.model).stat().st_size / 2**20
     _say(
@@ -74,6 +75,7 @@ def predict(args: argparse.Namespace) -> None:
         nodes = ensemble.notes.get("nodes", [])
         _write_predictions(args.output, ensemble.predict_proba(), nodes, classes)
         return
+    args.directed = args.directed or ensemble.notes.get("directed", False)  # As it was fitted.
     graph = read_graph(args, classes)
     _write_predictions(args.output, ensemble.predict_proba(graph.data), graph.nodes, classes)
 

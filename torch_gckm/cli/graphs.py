@@ -46,6 +46,7 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--edges", type=Path, metavar="FILE", help="CSV: node, node, perhaps a weight")
     files.add_argument("--neighbours", type=int, metavar="N", help="without edges: join nodes to their nearest")
     files.add_argument("--labels", type=Path, metavar="FILE", help="CSV: node, class; none, or -1, if unknown")
+    parser.add_argument("--directed", action="store_true", help="keep the direction of edges; a search tries all ways")
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:
@@ -73,7 +74,7 @@ def read_graph(args: argparse.Namespace, classes: Sequence[str] | None = None) -
         raise InvalidInputError("a dataset has its own edges and labels; --edges, --neighbours, --labels go with files")
     split = None if args.labels_a_class is None else PerClassSplit(args.labels_a_class, seed=args.seed)
     try:
-        data = load(args.dataset, args.root, transform=split)
+        data = load(args.dataset, args.root, transform=split, undirected=not args.directed)
     except ValueError as error:
         raise InvalidInputError(str(error)) from error
     for name in ("train_mask", "val_mask", "test_mask"):
@@ -92,10 +93,12 @@ def _from_files(args: argparse.Namespace, classes: Sequence[str] | None) -> Name
         raise InvalidInputError("--labels-a-class goes with --dataset; the labels of a file are all used")
     if (args.edges is None) == (args.neighbours is None):
         raise InvalidInputError("give --edges, or --neighbours to join every node to its nearest others, and not both")
+    if args.directed and args.neighbours is not None:
+        raise InvalidInputError("--directed goes with --edges or --dataset; nearest others have no direction")
     nodes, x = read_features(args.features)
     places = {name: place for place, name in enumerate(nodes)}
     if args.edges is not None:
-        edges, weight = read_edges(args.edges, places)
+        edges, weight = read_edges(args.edges, places, args.directed)
     else:
         edges, weight = _nearest(x, args.neighbours), None
     data = Data(x=x, edge_index=edges, edge_weight=weight)

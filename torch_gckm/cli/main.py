@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     _searching(demo, budget=10.0)
     add_seed(demo)
     other: dict[str, Any] = dict.fromkeys(("root", "split", "features", "edges", "neighbours", "labels", "predictions"))
-    demo.set_defaults(dataset="digits", labels_a_class=4, inductive=False, **other)
+    demo.set_defaults(dataset="digits", labels_a_class=4, directed=False, inductive=False, **other)
 
     info = command("info", commands.info, "versions, extras, and facts about a model")
     info.add_argument("model", type=Path, nargs="?", help="a file of 'gckm fit'")

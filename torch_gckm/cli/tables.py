@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
-from torch_geometric.utils import to_undirected
+from torch_geometric.utils import coalesce, to_undirected
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.kernels import to_csr
@@ -50,12 +50,13 @@ def read_features(path: Path) -> tuple[list[str], Tensor]:
     return names, torch.from_numpy(values)
 
 
-def read_edges(path: Path, places: dict[str, int]) -> tuple[Tensor, Tensor | None]:
-    """Undirected edges and their weights, from CSV (node, node, perhaps a weight).
+def read_edges(path: Path, places: dict[str, int], directed: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Edges and their weights, from CSV (node, node, perhaps a weight).
 
     Args:
         path: The file.
         places: The number of every node.
+        directed: Whether edges go from the first node to the second only.
     """
     ends, weights = [], []
     for number, cells in _rows(path):
@@ -71,7 +72,8 @@ def read_edges(path: Path, places: dict[str, int]) -> tuple[Tensor, Tensor | Non
         warnings.warn(f"{path} has no edges: nodes will be told apart by their features alone", GCKMWarning, 2)
     edges = torch.tensor(ends, dtype=torch.long).view(-1, 2).t()
     # A pair that occurs twice counts once, with the mean of its weights.
-    edges, weight = to_undirected(edges, torch.tensor(weights), len(places), reduce="mean")
+    join = coalesce if directed else to_undirected
+    edges, weight = join(edges, torch.tensor(weights), len(places), reduce="mean")
     return edges, None if bool((weight == 1).all()) else weight
 
 

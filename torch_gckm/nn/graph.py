@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.typing import SparseTensor
-from torch_geometric.utils import is_sparse, to_edge_index
+from torch_geometric.utils import is_sparse, is_undirected, to_edge_index
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import to_csr
@@ -40,6 +40,13 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
                 "a value an edge (ones to ignore the attributes)"
             )
     return x, data.edge_index, weight
+
+
+def is_directed(data: Data) -> bool:
+    """Whether some pair of nodes is joined one way only, or by weights that differ."""
+    x, edge_index, edge_weight = graph_of(data)
+    edges, weight = canonical_edges(edge_index, edge_weight, x.size(0))
+    return not is_undirected(edges, weight, x.size(0))
 
 
 def canonical_edges(

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from torch_gckm.gram import GramLike
 from torch_gckm.kernels import kernel_from_config
 from torch_gckm.nn import GCKM, GCKMConv
-from torch_gckm.nn.aggregation import Aggregation, AggregationLike
+from torch_gckm.nn.aggregation import Aggregation, AggregationLike, Direction
 from torch_gckm.nn.inputs import Inputs
 from torch_gckm.select.space import Setting
 
@@ -35,7 +35,7 @@ class SharedFits:
     def __init__(self, data: Data, num_classes: int, gram: GramLike = "auto", max_bytes: float = 1e9) -> None:
         self.data, self.num_classes, self.gram, self.max_bytes = data, num_classes, gram, max_bytes
         self._layers: OrderedDict[str, GCKMConv] = OrderedDict()
-        self._aggregations: dict[tuple[str, int], Aggregation] = {}
+        self._aggregations: dict[tuple[str, int, Direction], Aggregation] = {}
         self._inputs: dict[str | None, Inputs] = {}
 
     @property
@@ -62,10 +62,11 @@ class SharedFits:
         model = build_model(setting, self.data.num_features, self.num_classes, self.gram, self._aggregation)
         return model.to(self.data.x.device)
 
-    def _aggregation(self, kind: str, hops: int) -> AggregationLike:
-        if (kind, hops) not in self._aggregations:
-            self._aggregations[kind, hops] = Aggregation(kind, hops)
-        return self._aggregations[kind, hops]
+    def _aggregation(self, kind: str, hops: int, direction: Direction) -> AggregationLike:
+        key = (kind, hops, direction)
+        if key not in self._aggregations:
+            self._aggregations[key] = Aggregation(*key)
+        return self._aggregations[key]
 
     def _forget(self) -> None:
         while len(self._layers) > 3 and sum(map(_size, self._layers.values())) > self.max_bytes:
@@ -82,7 +83,7 @@ def build_model(
         [layer["channels"] for layer in layers],
         num_classes,
         kernel=[kernel_from_config(part["kernel"]) for part in (*layers, readout)],
-        aggregation=[aggregation(layer["aggregation"], layer["hops"]) for layer in layers],
+        aggregation=[aggregation(layer["aggregation"], layer["hops"], layer["direction"]) for layer in layers],
         eta=[*(1.0 for _ in layers), readout["eta"]],
         lambda2=readout["lambda2"],
         class_weight=readout["class_weight"],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import RBF, Kernel, Laplacian, Polynomial, kernel_from_config
+from torch_gckm.nn.aggregation import Direction
 
 T = TypeVar("T")
 Setting = dict[str, Any]
@@ -63,6 +64,7 @@ class Space:
         channels: The embedding dimensions.
         aggregations: How layers aggregate.
         hops: How often they do.
+        directions: Which neighbours they listen to; by default all there is to choose from on a directed graph.
         bandwidth: The range of the hidden layers' relative squared bandwidths.
         degrees: The degrees of polynomial kernels.
         constant: The range of the relative constants of polynomial kernels.
@@ -81,6 +83,7 @@ class Space:
     channels: tuple[int, ...] = (16, 32, 64)
     aggregations: tuple[str, ...] = ("gcn", "mean", "mean", "sum")
     hops: tuple[int, ...] = (1, 2, 3)
+    directions: tuple[Direction, ...] | None = None
     bandwidth: Range = (0.3, 100.0)
     degrees: tuple[int, ...] = (1, 2)
     constant: Range = (0.05, 20.0)
@@ -95,6 +98,12 @@ class Space:
     def __post_init__(self) -> None:
         if min(self.branches) < 1:
             raise InvalidInputError(f"'branches' must be positive, got {self.branches}")
+
+    def on_graph(self, directed: bool) -> Space:
+        """The space with the directions that a graph has."""
+        if self.directions is not None:
+            return self
+        return replace(self, directions=("in", "out", "both") if directed else ("in",))
 
     def draw_depth(self, chooser: Chooser) -> Setting:
         """The number of layers and what happens to the input."""
@@ -114,7 +123,12 @@ class Space:
             "channels": chooser.choice(f"channels{number}", self.channels),
             "aggregation": chooser.choice(f"aggregation{number}", self.aggregations),
             "hops": chooser.choice(f"hops{number}", self.hops),
+            "direction": self._draw_direction(chooser, number),
         }
+
+    def _draw_direction(self, chooser: Chooser, number: int) -> Direction:
+        options = self.directions or ("in",)
+        return options[0] if len(options) == 1 else chooser.choice(f"direction{number}", options)
 
     def draw_readout(self, chooser: Chooser) -> Setting:
         """The setting of the readout."""
@@ -166,10 +180,11 @@ class Space:
 
 def describe_setting(setting: Setting) -> str:
     """A setting in one line."""
-    layers = [
-        f"{kernel_from_config(layer['kernel'])!r} {layer['aggregation']}^{layer['hops']} {layer['channels']}"
-        for layer in setting["layers"]
-    ]
+    layers = []
+    for layer in setting["layers"]:
+        direction = "" if layer["direction"] == "in" else f" {layer['direction']}"
+        aggregation = f"{layer['aggregation']}^{layer['hops']}{direction}"
+        layers.append(f"{kernel_from_config(layer['kernel'])!r} {aggregation} {layer['channels']}")
     readout = setting["readout"]
     last = f"{kernel_from_config(readout['kernel'])!r} eta={readout['eta']:g} lambda2={readout['lambda2']:.3g}"
     last += f" {readout['class_weight']}" if readout["class_weight"] else ""

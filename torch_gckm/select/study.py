@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch_geometric.data import Data
 
 from torch_gckm.gram import GramLike
+from torch_gckm.nn.graph import is_directed
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
@@ -78,7 +79,7 @@ def study_search(
     except ImportError as error:
         raise ImportError("a study needs optuna; install it with: pip install 'torch_gckm[tune]'") from error
 
-    space = space or Space()
+    space = (space or Space()).on_graph(is_directed(data))
     evaluator = Evaluator.of(data, num_classes, gram, split)
     ranking = Ranking.of(criterion, evaluator)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
