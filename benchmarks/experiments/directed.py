@@ -1,4 +1,4 @@
-"""What the directions of edges are worth: Wikipedia's links as they are given, and made undirected as the paper does."""
+"""What directions of edges are worth: Wikipedia's links as given, and made undirected as the paper does."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.kernels.features import DEFAULT_VIEW, Features, FeaturesLike, Rows, as_rows
+from torch_gckm.kernels.features import DEFAULT_VIEW, Features, FeaturesLike, Rows
+from torch_gckm.kernels.views import as_rows
 
 Auto = Literal["auto"]
 

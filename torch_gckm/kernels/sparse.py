@@ -11,7 +11,8 @@ from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.kernels.features import DenseFeatures, Features
+from torch_gckm.kernels.dense import DenseFeatures
+from torch_gckm.kernels.features import Features
 from torch_gckm.kernels.origin import Index, Origin
 
 SPARSE_BELOW = 0.02  # The share of nonzero features below which sparse products are faster.
