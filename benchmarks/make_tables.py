@@ -217,6 +217,7 @@ TABLES: dict[str, Callable[[Rows, Path], str]] = {
     "inductive": plain,
     "subset": plain,
     "directed": plain,
+    "attention": plain,
 }
 
 

@@ -6,7 +6,7 @@
     python benchmarks/make_tables.py                                  # Markdown and pictures from the results
 
 Experiments: table2, table3, standard, depth, clustering, ablation, sparsity, statistics, progress,
-qualitative, inductive, subset, directed.
+qualitative, inductive, subset, directed, attention.
 Every finished task is a line of JSON in the output folder, with data, split, seed, setting, versions and time;
 tasks that are there are skipped. ``docs/results`` says what each experiment does.
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from baselines import training
 from experiments.ablation import Ablation
+from experiments.attention import Attention
 from experiments.clustering import Clustering
 from experiments.common import Experiment, Options, file_of
 from experiments.depth import Depth
@@ -35,7 +36,7 @@ from store import Row, run_tasks
 QUICK_EPOCHS = 50
 KINDS = (
     Table2, Table3, Standard, Depth, Clustering, Ablation, Sparsity, Statistics, Progress, Qualitative, Inductive,
-    Subset, Directed,
+    Subset, Directed, Attention,
 )  # fmt: skip
 EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in KINDS}
 

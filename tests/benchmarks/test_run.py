@@ -43,6 +43,7 @@ def tiny(monkeypatch, graph):
     monkeypatch.setattr(clustering, "CHANNELS", small)
     monkeypatch.setattr("experiments.depth.CHANNELS", (3,))
     monkeypatch.setattr("experiments.directed.LABELLED", 0.2)
+    monkeypatch.setattr("experiments.attention.LABELS", 3)
     monkeypatch.setattr("experiments.subset.CHANNELS", (4, 3))
     monkeypatch.setattr("experiments.subset.SHARES", (0.3, 0.5, 1.0))
     for module, name in (("table2", "FEW_LABELS"), ("ablation", "FEW_LABELS"), ("facts", "FEW_LABELS"),
@@ -56,7 +57,7 @@ def quick(experiment, tmp_path, *more):
 
 
 @pytest.mark.parametrize("experiment", [
-    "table2", "table3", "standard", "depth", "clustering", "ablation", "inductive", "subset", "directed",
+    "table2", "table3", "standard", "depth", "clustering", "ablation", "inductive", "subset", "directed", "attention",
 ])  # fmt: skip
 def test_tables(tiny, tmp_path, experiment):
     rows = quick(experiment, tmp_path)

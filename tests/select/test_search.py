@@ -291,6 +291,9 @@ class TestEnsemble:
         assert torch.equal(result.model().predict(), result.model(result.ranked()[1]).predict())
         with pytest.raises(SingularReadoutError):
             result.model(best)
+        result.trials = [best]
+        with pytest.raises(NotFittedError, match="SingularReadoutError: at full rank"):
+            result.model()
 
     def test_bad_members(self, graph):
         with pytest.raises(InvalidInputError, match="size=0"):

@@ -59,10 +59,11 @@ class SharedFits:
 
     def build(self, setting: Setting) -> GCKM:
         """An unfitted model, whose aggregations are shared with the others."""
-        model = build_model(setting, self.data.num_features, self.num_classes, self.gram, self._aggregation)
+        model = build_model(setting, self.data.num_features, self.num_classes, self.gram, self.aggregation)
         return model.to(self.data.x.device)
 
-    def _aggregation(self, kind: str, hops: int, direction: Direction) -> AggregationLike:
+    def aggregation(self, kind: str, hops: int, direction: Direction) -> AggregationLike:
+        """The module that aggregates like this, one for all models."""
         key = (kind, hops, direction)
         if key not in self._aggregations:
             self._aggregations[key] = Aggregation(*key)

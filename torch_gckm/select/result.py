@@ -10,7 +10,7 @@ from torch_gckm.nn import GCKM
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.ensemble import GCKMEnsemble
 from torch_gckm.select.space import describe_setting
-from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, check_well_posed, quiet
+from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, check_well_posed, describe_error, quiet
 
 MEMBERS = 20  # How many settings an ensemble combines.
 
@@ -26,6 +26,7 @@ class SearchResult:
 
     def __init__(self, evaluator: Evaluator, ranking: Ranking, trials: list[Trial]) -> None:
         self.evaluator, self.ranking, self.trials = evaluator, ranking, trials
+        self._failure: str | None = None
 
     def ranked(self) -> list[Trial]:
         """The trials that did not fail, best first."""
@@ -81,7 +82,8 @@ class SearchResult:
         try:
             model = self.evaluator.solve(trial.setting, own_layers=own_layers)
             check_well_posed(model)
-        except FIT_ERRORS:
+        except FIT_ERRORS as error:
+            self._failure = describe_error(error)
             return None
         return model
 
@@ -111,7 +113,8 @@ class SearchResult:
     def _nothing(self) -> str:
         if not self.trials:
             return "the search tried no setting; give it a larger budget"
-        return f"none of {len(self.trials)} settings could be fitted; the last one failed with: {self.trials[-1].error}"
+        failure = self._failure or self.trials[-1].error
+        return f"none of {len(self.trials)} settings could be fitted; the last one failed with: {failure}"
 
     def __len__(self) -> int:
         return len(self.trials)

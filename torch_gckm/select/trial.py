@@ -40,6 +40,11 @@ def check_well_posed(model: GCKM) -> None:
         raise IllPosedError(f"ill-posed: leverages from {extremes[0]:.3g} to {extremes[1]:.3g}")
 
 
+def describe_error(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {error}"
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without warnings of single settings, which are no news to a search."""
@@ -111,7 +116,7 @@ class Evaluator:
             model = self.solve(setting)
             self._measure(trial, model)
         except FIT_ERRORS as error:
-            trial.error = f"{type(error).__name__}: {error}"
+            trial.error = describe_error(error)
         trial.seconds = time.perf_counter() - start
         return trial
 
