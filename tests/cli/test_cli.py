@@ -221,7 +221,7 @@ def test_options_that_need_others(files, capsys):
     assert "for other graphs only" in capsys.readouterr().err
 
 
-def test_directions_of_edges(files):
+def test_directions_of_edges(files, capsys):
     _, folder, options, labels = files
     model, own, given = (folder / name for name in ("model.pt", "own.csv", "given.csv"))
     for name, more in (("plain.csv", []), ("directed.csv", ["--directed"])):
@@ -230,9 +230,13 @@ def test_directions_of_edges(files):
     assert main(["fit", str(model), *options, *labels, *QUICK, "--directed", "--predictions", str(own)]) == 0
     assert main(["predict", str(model), *options, "--output", str(given)]) == 0  # As it was fitted.
     assert [row["class"] for row in read(given)] == [row["class"] for row in read(own)]
+    assert main(["predict", str(model), *options[:2], "--neighbours", "4", "--output", str(given)]) == 0
     found = GCKMEnsemble.load(model)
     directions = {layer.aggregation.direction for member in found.members for layer in member.layers}
     assert directions != {"in"}
+    assert main(["fit", str(model), *options, *labels, *QUICK]) == 0
+    assert main(["predict", str(model), *options, "--directed"]) == 2
+    assert "fitted to undirected edges" in capsys.readouterr().err
 
 
 def test_files_of_single_models(tmp_path, capsys):

@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 from tests.conftest import make_graph
 from torch_gckm import GCKMClassifier
 from torch_gckm.errors import InvalidInputError, NotFittedError
+from torch_gckm.neighbours import nearest_edges
 from torch_gckm.select import Space
 
 SMALL = Space(channels=(3, 4), depth=(1, 2))
@@ -126,6 +127,22 @@ def test_new_rows(blobs, few):
     fitted = classifier(search=None).fit(X[:100], few[:100])
     assert fitted.score(X[100:], y[100:]) > 0.85
     assert (fitted.predict(X[100:]) == fitted.predict_proba(X[100:]).argmax(axis=1)).all()
+
+
+def test_new_rows_of_a_directed_graph(blobs, few):
+    X, _ = blobs
+    both = nearest_edges(X[:100], 8)
+    edges = both[:, both[0] < both[1]]
+    fitted = classifier().fit(X[:100], few[:100], edge_index=edges)
+    together = fitted.predict_proba(X[100:])
+    one_by_one = np.concatenate([fitted.predict_proba(X[row : row + 1]) for row in range(100, 150)])
+    np.testing.assert_allclose(together, one_by_one, atol=1e-5)
+
+    asked = classifier(search=Space(channels=(3,), directions=("out",)), max_settings=6)
+    asked.fit(X[:100], few[:100], edge_index=edges)
+    assert asked.predict(X[:3]).shape == (3,)  # Fitted rows.
+    with pytest.raises(InvalidInputError, match="listen along edges"):
+        asked.predict(X[100:])
 
 
 def test_unlabelled_rows_do_not_count(blobs):

@@ -141,6 +141,8 @@ def test_bad_input():
         Aggregation("sum")(x, EDGES, torch.where(WEIGHT == 2, torch.nan, WEIGHT))
     with pytest.raises(InvalidInputError, match="node 1 has a total edge weight that is not positive"):
         Aggregation("gcn")(x, EDGES, torch.tensor([-9.0, 1, 1, 1, 1, 1], dtype=torch.float64))
+    with pytest.raises(InvalidInputError, match="node 1 has a total edge weight that is not positive"):
+        Aggregation("mean")(x, EDGES, torch.tensor([-9.0, 1, 1, 1, 1, 1], dtype=torch.float64))
     for bad in ({"kind": "max"}, {"hops": 0}, {"direction": "up"}):
         with pytest.raises(InvalidInputError):
             Aggregation(**bad)

@@ -43,10 +43,14 @@ def test_files_for_new_nodes(tmp_path, gram, normalize):
     torch.testing.assert_close(loaded.transform(new), model.transform(new))
     assert torch.equal(loaded.predict(new), model.predict(new))
     torch.testing.assert_close(loaded.embed(new, layer=0), model.embed(new, layer=0))
-    for ask in (loaded.predict, loaded.embed, loaded.summary, lambda: loaded(new.x, new.edge_index)):
-        with pytest.raises(NotFittedError):
+    known = torch.arange(25)
+    for ask in (
+        loaded.predict, loaded.embed, loaded.summary, lambda: loaded(new.x, new.edge_index), lambda: loaded.loss(new),
+        lambda: loaded.transform(new, known=known),
+    ):  # fmt: skip
+        with pytest.raises(NotFittedError, match="inductive=True"):
             ask()
-    loaded.save(tmp_path / "again.pt", inductive=True)
+    loaded.save(tmp_path / "again.pt")  # There is nothing else to write.
     torch.testing.assert_close(GCKM.load(tmp_path / "again.pt").transform(new), model.transform(new))
 
 
@@ -96,6 +100,9 @@ def test_ensembles(tmp_path):
     torch.testing.assert_close(loaded.predict_proba(new), ensemble.predict_proba(new))
     with pytest.raises(NotFittedError):
         loaded.predict()
+    loaded.save(tmp_path / "again.pt")
+    again = GCKMEnsemble.load(tmp_path / "again.pt")
+    torch.testing.assert_close(again.predict_proba(new), ensemble.predict_proba(new))
     ensemble.save(tmp_path / "whole.pt")
     whole = GCKMEnsemble.load(tmp_path / "whole.pt")
     torch.testing.assert_close(whole.predict_proba(), ensemble.predict_proba())

@@ -67,8 +67,12 @@ def test_known_nodes_keep_their_embeddings(graph64):
     torch.testing.assert_close(
         model.transform(moved, known=place)[place], model(graph64.x, graph64.edge_index), atol=1e-8, rtol=0
     )
-    with pytest.raises(InvalidInputError, match="'known' must place each of the 60"):
-        model.transform(moved, known=place[:5])
+    for bad in (place[:5], place.tolist(), place.double(), torch.ones(60, dtype=torch.bool)):
+        with pytest.raises(InvalidInputError, match=r"'known' must be integers \[60\]"):
+            model.transform(moved, known=bad)
+    for bad in (place - 1, place + 1, torch.zeros_like(place)):
+        with pytest.raises(InvalidInputError, match="60 different nodes of the 60"):
+            model.transform(moved, known=bad)
 
 
 def test_permuting_nodes_permutes_the_scores(graph64):
@@ -149,6 +153,16 @@ def test_columns_of_unit_spread(graph64):
     new.x = new.x[:, :5]
     with pytest.raises(InvalidInputError, match="8 columns"):
         model.transform(new)
+
+
+def test_columns_of_whole_numbers(graph):
+    graph.x = (3 * graph.x).round()
+    scores = []
+    for x in (graph.x, graph.x.long(), graph.x.long().to_sparse()):
+        graph.x = x
+        scores.append(GCKM(8, (4,), 3, normalize="columns").initialize(graph).solve(graph))
+    torch.testing.assert_close(scores[1], scores[0])
+    torch.testing.assert_close(scores[2], scores[0])
 
 
 def test_layers_that_aggregate_alike_share_one_matrix():

@@ -7,7 +7,7 @@ from torch_geometric.utils import to_undirected
 
 from tests.conftest import make_graph
 from torch_gckm import GCKM, GCKMConv
-from torch_gckm.errors import InvalidInputError
+from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.nn.graph import graph_fingerprint, graph_of, is_directed
 
 
@@ -57,6 +57,10 @@ def test_which_graphs_are_directed():
     assert not is_directed(data)
     data.edge_weight = torch.rand(data.num_edges, generator=torch.Generator().manual_seed(0))
     assert is_directed(data)
+    # Parallel edges add up; sums and roundings may differ a little.
+    data.edge_index = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0]])
+    data.edge_weight = torch.tensor([1.0, 2.0, 2.0, 1.0 + 1e-7])
+    assert not is_directed(data)
     data.edge_weight = data.edge_index = None
     assert not is_directed(data)
 
@@ -88,6 +92,9 @@ def test_edge_attributes_of_one_column_are_weights():
         graph_of(data)
     data.edge_weight = weight  # Says what to do about them.
     assert graph_of(data)[2] is weight
+    data.adj_t, data.edge_index = graph.edge_index, None
+    with pytest.warns(GCKMWarning, match="'edge_attr' is not used beside 'adj_t'"):
+        graph_of(data)
 
 
 @pytest.mark.parametrize("gram", ["dense", "auto"])

@@ -34,3 +34,15 @@ def test_other_features_are_noticed():
         scores = readout(x, y, mask, keep_gram=True)
         fresh = SemiSupRKMReadout(4, 3, gram=LowRank(max_rank=80, tol=0.0))(x, y, mask)
     torch.testing.assert_close(scores, fresh, rtol=1e-3, atol=1e-3)
+
+
+def test_kept_landmarks_and_gradients():
+    x = torch.randn(80, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    y, mask = torch.arange(80) % 3, torch.arange(9)
+    readout = SemiSupRKMReadout(4, 3, RBF(4.0), gram=LowRank(max_rank=40)).double()
+    gradients = []
+    for _ in range(3):  # The landmarks of the second are those of the first.
+        scores = readout(x, y, mask, keep_landmarks=True)
+        gradients.append(torch.autograd.grad(scores.square().sum(), x)[0])
+    assert bool(gradients[0].any())
+    torch.testing.assert_close(gradients[1], gradients[2])

@@ -28,6 +28,12 @@ def test_bad_branches():
         Space(branches=(0, 6))
 
 
+@pytest.mark.parametrize("directions", [(), ("up",)])
+def test_bad_directions(directions):
+    with pytest.raises(InvalidInputError, match="'directions' must be some of in, out, both"):
+        Space(directions=directions)
+
+
 def test_a_seed_names_a_sequence():
     assert Space().draw_in_tree(7, seed=1) == Space().draw_in_tree(7, seed=1)
     assert Space().draw_in_tree(7, seed=1) != Space().draw_in_tree(7, seed=2)

@@ -1,5 +1,7 @@
 import pytest
 
+from tests.conftest import make_graph
+from torch_gckm.errors import GraphMismatchError
 from torch_gckm.select import Space
 from torch_gckm.select.study import study_search
 
@@ -18,3 +20,13 @@ def test_two_processes_share_a_study(graph, tmp_path):
     assert [t.setting for t in second.trials[:6]] == [t.setting for t in first.trials]
     predicted = second.ensemble(3).predict()
     assert float((predicted == graph.y)[graph.test_mask].double().mean()) > 0.6
+
+
+def test_a_study_is_of_one_graph(graph, tmp_path):
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    options = {"budget": None, "max_settings": 2, "storage": storage, "progress": False}
+    study_search(graph, SMALL, **options)
+    with pytest.raises(GraphMismatchError, match="the study 'gckm' belongs to another search: other graph"):
+        study_search(make_graph(50), SMALL, **options)
+    with pytest.raises(GraphMismatchError, match="other space"):
+        study_search(graph, Space(channels=(3,)), **options)

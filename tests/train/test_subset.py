@@ -1,5 +1,6 @@
 """Training on some of the nodes."""
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric.utils import to_torch_csr_tensor
@@ -25,7 +26,10 @@ def test_what_is_left_is_the_graph_between_the_nodes():
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize(("nodes", "count"), [(0.5, 30), (25, 25), (3, 12), (1.0, 60), (torch.arange(60) < 20, 20)])
+@pytest.mark.parametrize(("nodes", "count"), [
+    (0.5, 30), (25, 25), (3, 12), (1.0, 60), (torch.arange(60) < 20, 20),
+    (list(range(20)), 20), (np.arange(20), 20),
+])  # fmt: skip
 def test_how_many(nodes, count):
     graph = make_graph()
     part = node_subset(graph, nodes, seed=1)
@@ -42,6 +46,7 @@ def test_sparse_features_and_adjacency():
     sparse.x, sparse.adj_t = graph.x.to_sparse_csr(), to_torch_csr_tensor(graph.edge_index.flip(0), size=60)
     del sparse.edge_index
     part = node_subset(sparse, 0.5)
+    assert part.x.layout == torch.sparse_csr
     torch.testing.assert_close(part.x.to_dense(), plain.x)
     assert {tuple(edge) for edge in part.edge_index.t().tolist()} == {
         tuple(edge) for edge in plain.edge_index.t().tolist()

@@ -16,6 +16,7 @@ from torch_gckm.errors import (
     LowRankWarning,
     NotFittedError,
 )
+from torch_gckm.gram import LowRank
 from torch_gckm.kernels import RBF
 from torch_gckm.manifold import orthogonality_error
 from torch_gckm.optim import CayleyAdam, param_groups
@@ -190,6 +191,10 @@ def test_resume_is_exact(graph, tmp_path, stop):
         Trainer(model_for(graph), steps=5, progress=False, checkpoint=path).fit(graph)
     with pytest.raises(InvalidInputError, match=r"made with lambda2=0\.1, not 0\.2"):
         Trainer(model_for(graph, lambda2=0.2), steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
+    for change in ({"aggregation": "mean"}, {"hops": 2}, {"direction": "out"}, {"class_weight": "balanced"},
+                   {"kernel": RBF(scale=7.0)}, {"gram": LowRank(max_rank=20)}):  # fmt: skip
+        with pytest.raises(InvalidInputError, match="was made with"):
+            Trainer(model_for(graph, **change), steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
     other = graph.clone()
     other.x = graph.x + 1
     with pytest.raises(GraphMismatchError, match="made on another graph"):

@@ -75,7 +75,10 @@ def predict(args: argparse.Namespace) -> None:
         nodes = ensemble.notes.get("nodes", [])
         _write_predictions(args.output, ensemble.predict_proba(), nodes, classes)
         return
-    args.directed = args.directed or ensemble.notes.get("directed", False)  # As it was fitted.
+    directed = ensemble.notes.get("directed", False)
+    if args.directed and not directed:
+        raise InvalidInputError(f"{args.model} was fitted to undirected edges; leave out --directed")
+    args.directed = directed and args.neighbours is None
     graph = read_graph(args, classes)
     _write_predictions(args.output, ensemble.predict_proba(graph.data), graph.nodes, classes)
 

@@ -10,12 +10,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
 
 from torch_gckm.cli.tables import read_edges, read_features, read_labels
 from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.neighbours import nearest_rows
+from torch_gckm.neighbours import nearest_edges
 
 
 @dataclass
@@ -46,7 +45,9 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--edges", type=Path, metavar="FILE", help="CSV: node, node, perhaps a weight")
     files.add_argument("--neighbours", type=int, metavar="N", help="without edges: join nodes to their nearest")
     files.add_argument("--labels", type=Path, metavar="FILE", help="CSV: node, class; none, or -1, if unknown")
-    parser.add_argument("--directed", action="store_true", help="keep the direction of edges; a search tries all ways")
+    parser.add_argument(
+        "--directed", action="store_true", help="keep the directions of edges (fit and search try all ways)"
+    )
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:
@@ -125,5 +126,4 @@ def _nearest(x: Tensor, count: int) -> Tensor:
     if not 1 <= count < x.size(0):
         raise InvalidInputError(f"--neighbours must be from 1 to {x.size(0) - 1}, got {count}")
     dense = x.to_dense() if x.layout != torch.strided else x
-    near = nearest_rows(dense.numpy(), count)
-    return to_undirected(torch.stack([near.flatten(), torch.arange(len(near)).repeat_interleave(count)]))
+    return nearest_edges(dense.numpy(), count)

@@ -50,6 +50,10 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """What is predicted of every node of the fitted graph, or of another, ``[n, c]``."""
         raise NotImplementedError
 
+    def _fitted_models(self) -> Sequence[GCKM]:
+        """The models that the values come from."""
+        raise NotImplementedError
+
     def _take(self, X: Any, edge_index: Any = None, y: Any = "no_validation") -> tuple[Data, Any]:
         """The graph to fit, and checked labels if there are some beside it."""
         if self.neighbours < 1:
@@ -81,9 +85,19 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         places = places_among(x, known.astype(np.float32, copy=False))
         values, new = self._values(None)[places], places < 0
         if new.any():
+            self._require_listeners()
             joined = self._values(join(self.graph_, x[new], self.neighbours))
             values[torch.from_numpy(new).to(values.device)] = joined[known.shape[0] :]
         return values
+
+    def _require_listeners(self) -> None:
+        """Refuse layers that would not hear the edges to a new row, or would let fitted nodes hear of it."""
+        convs = [conv for model in self._fitted_models() for conv in model.layers]
+        if any(getattr(conv.aggregation, "direction", "in") != "in" for conv in convs):
+            raise InvalidInputError(
+                "rows that are new listen along edges, but some layers listen against them: fit with "
+                'search=Space(directions=("in",)), or ask about the whole new graph'
+            )
 
     def _check(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         """Rows, and perhaps labels, as scikit-learn checks them; at least two rows for a fit."""
@@ -130,6 +144,9 @@ class LayersEstimator(GraphEstimator):
         h = self._values(None)
         self.embedding_ = self._answer(h)
         return h
+
+    def _fitted_models(self) -> Sequence[GCKM]:
+        return self.models_
 
     def _values(self, graph: Data | None) -> Tensor:
         return torch.cat([model.embed(graph) for model in self.models_], dim=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -193,6 +194,9 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     def _values(self, graph: Data | None) -> Tensor:
         return self.model_.predict_proba(graph)
 
+    def _fitted_models(self) -> list[GCKM]:
+        return self.model_.members
+
     def _one_model(self, graph: Data, num_classes: int) -> GCKMEnsemble:
         most = max(2, graph.num_nodes // NODES_A_CHANNEL)
         channels = (min(64, most), min(16, most))
@@ -201,9 +205,12 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         return GCKMEnsemble([model])
 
     def _search(self, graph: Data, num_classes: int) -> SearchResult:
+        space = self.search if isinstance(self.search, Space) else Space()
+        if graph.get("is_of_rows") and space.directions is None:
+            space = replace(space, directions=("in",))  # As rows that are new listen.
         return search(
             graph,
-            self.search if isinstance(self.search, Space) else None,
+            space,
             self.budget,
             self.criterion,
             self.random_state,

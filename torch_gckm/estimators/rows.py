@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
 
 from torch_gckm.kernels import to_csr
-from torch_gckm.neighbours import nearest_rows
+from torch_gckm.neighbours import nearest_edges, nearest_rows
 from torch_gckm.nn.graph import canonical_edges, graph_of
 
 Matrix = Any  # A dense NumPy matrix or a CSR matrix of SciPy.
@@ -50,15 +49,14 @@ def neighbour_graph(x: Matrix, count: int) -> Tensor:
             one mean of neighbours and be the same to a model.
     """
     count = min(count, max(1, x.shape[0] // 4))
-    near = nearest_rows(x, count)
-    return to_undirected(torch.stack([near.flatten(), torch.arange(len(near)).repeat_interleave(count)]))
+    return nearest_edges(x, count)
 
 
 def join(graph: Data, x: Matrix, count: int) -> Data:
     """A graph with new nodes, behind its own, that listen to the nearest of its nodes.
 
     No edge leads to an old node or from a new one. So old nodes keep their embeddings, and what is said of a new
-    one does not depend on which others are asked about, as long as aggregations follow the direction of edges.
+    one does not depend on which others are asked about, as long as layers listen along edges.
 
     Args:
         graph: The graph.

@@ -17,6 +17,7 @@ from torch_gckm.kernels import DenseFeatures, Features, SparseFeatures, prefers_
 from torch_gckm.nn.graph import Adjacency, canonical_edges
 
 Direction = Literal["in", "out", "both"]
+DIRECTIONS: tuple[Direction, ...] = ("in", "out", "both")
 AggregationLike = Union[str, torch.nn.Module]
 _KINDS = ("gcn", "sum", "mean", "none")
 
@@ -60,7 +61,7 @@ class Aggregation(MessagePassing):  # type: ignore[misc]
         super().__init__(aggr="add")
         if kind not in _KINDS:
             raise InvalidInputError(f"unknown aggregation '{kind}'; choose from {', '.join(_KINDS)}, or pass a module")
-        if direction not in ("in", "out", "both"):
+        if direction not in DIRECTIONS:
             raise InvalidInputError(f"'direction' must be 'in', 'out' or 'both', got {direction!r}")
         if hops != int(hops) or hops < 1:
             raise InvalidInputError(f"'hops' must be a positive integer, got {hops!r}")
@@ -120,7 +121,8 @@ class Aggregation(MessagePassing):  # type: ignore[misc]
         if self.kind == "gcn":
             edges, weight = gcn_norm(edges, weight, num_nodes, add_self_loops=False)
         elif self.kind == "mean":
-            weight = weight / scatter(weight, edges[1], dim_size=num_nodes, reduce="sum")[edges[1]]
+            total = scatter(weight, edges[1], dim_size=num_nodes, reduce="sum")
+            weight = weight / total.masked_fill(total < 0, 0.0)[edges[1]]
         bad = ~weight.detach().isfinite()
         if bool(bad.any()):
             raise InvalidInputError(
@@ -179,10 +181,10 @@ class _SparseProduct(torch.autograd.Function):
 
 
 def _build(edges: Tensor, weight: Tensor, num_nodes: int) -> _Propagator:
-    def to_csr(index: Tensor) -> Tensor:
+    def matrix_of(index: Tensor) -> Tensor:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*Sparse CSR tensor support is in beta.*")
             matrix = torch.sparse_coo_tensor(index, weight, (num_nodes, num_nodes), check_invariants=False)
             return matrix.coalesce().to_sparse_csr()
 
-    return _Propagator(to_csr(edges.flip(0)), to_csr(edges))
+    return _Propagator(matrix_of(edges.flip(0)), matrix_of(edges))

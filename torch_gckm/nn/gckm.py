@@ -122,7 +122,7 @@ class GCKM(torch.nn.Module):
 
     @property
     def normalize(self) -> str | None:
-        """How rows of the input features are scaled."""
+        """How rows or columns of the input features are scaled."""
         return self.inputs.normalize
 
     @property
@@ -258,6 +258,7 @@ class GCKM(torch.nn.Module):
             inductive: Write only what new nodes and graphs need: with low-rank kernel matrices landmarks and
                 small matrices, whatever the size of the fitted graph.
         """
+        inductive = inductive or self.readout.fixed is not None  # Loaded so, it has nothing else to write.
         state = inductive_state(self) if inductive else self.state_dict()
         save_tensors({"format": FORMAT, "inductive": inductive, "config": model_config(self), "state": state}, path)
 
@@ -295,18 +296,26 @@ class GCKM(torch.nn.Module):
         return self.readout.scores
 
     def _extend(self, data: Data, known: Tensor | None, progress: bool = False) -> list[Tensor]:
-        if self.readout.fixed is None:
+        if self.readout.fixed is None or known is not None:
             self._require_init()
+        if known is not None:
+            self._check_known(known, data.num_nodes)
         h, edge_index, edge_weight = self._graph(data)
         embeddings = []
         for number, conv in enumerate(self.layers, start=1):
             h = conv.transform(h, edge_index, edge_weight, progress=f"layer {number}" if progress else None)
             if known is not None:
-                if known.shape != (conv.h.size(0),):
-                    raise InvalidInputError(f"'known' must place each of the {conv.h.size(0)} fitted nodes")
                 h[known] = conv.h.detach()
             embeddings.append(h)
         return embeddings
+
+    def _check_known(self, known: Tensor, num_nodes: int) -> None:
+        fitted = self.layers[0].h.size(0)
+        is_index = isinstance(known, Tensor) and not known.is_floating_point() and known.dtype != torch.bool
+        if not is_index or known.shape != (fitted,):
+            raise InvalidInputError(f"'known' must be integers [{fitted}], the place of each fitted node")
+        if not 0 <= int(known.min()) <= int(known.max()) < num_nodes or known.unique().numel() < fitted:
+            raise InvalidInputError(f"'known' must name {fitted} different nodes of the {num_nodes} of the new graph")
 
     def _readout_views(self, data: Data) -> dict[str, Tensor]:
         return self._with_input(self.layers[-1].h, data)
@@ -319,17 +328,21 @@ class GCKM(torch.nn.Module):
 
     def is_fitted_on(self, data: Data) -> bool:
         """Whether this is the graph, with the weights and features, that the model was fitted on."""
-        return tuple(self.data_id.tolist()) == self.inputs.identity(data)
+        return bool(self.data_id.any()) and tuple(self.data_id.tolist()) == self.inputs.identity(data)
 
     def _require_init(self) -> None:
+        self._require_graph()
         if not self.layers[-1].is_initialized:
             raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
 
     def _require_fit(self) -> None:
-        if self.readout.fixed is not None:
-            raise NotFittedError("the model was saved with inductive=True and knows no graph; pass it one")
+        self._require_graph()
         if not self.is_fitted:
             raise NotFittedError("the model is not fitted; run Trainer(model).fit(data) first")
+
+    def _require_graph(self) -> None:
+        if self.readout.fixed is not None:
+            raise NotFittedError("the model was saved with inductive=True and knows no graph; pass it one")
 
 
 def _match_loaded_channels(model: GCKM, _: Any) -> None:  # A function with a name can be pickled.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Union
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.typing import SparseTensor
-from torch_geometric.utils import is_sparse, is_undirected, to_edge_index
+from torch_geometric.utils import coalesce, is_sparse, is_undirected, to_edge_index
 
-from torch_gckm.errors import InvalidInputError
+from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.kernels import to_csr
 from torch_gckm.numerics import check_finite
 
@@ -30,6 +31,9 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
     if not isinstance(x, Tensor):
         raise InvalidInputError("the data object has no node features 'x'; give every node some, such as its degree")
     if data.edge_index is None:
+        if data.get("adj_t") is not None and data.get("edge_attr") is not None:
+            advice = "T.ToSparseTensor(attr='edge_attr') makes them weights"
+            warnings.warn(f"'edge_attr' is not used beside 'adj_t'; {advice}", GCKMWarning, stacklevel=2)
         return x, data.get("adj_t"), data.get("edge_weight")
     weight = data.get("edge_weight")
     if weight is None:
@@ -43,10 +47,14 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
 
 
 def is_directed(data: Data) -> bool:
-    """Whether some pair of nodes is joined one way only, or by weights that differ."""
+    """Whether some pair of nodes is joined one way only, or by weights that differ by more than rounding."""
     x, edge_index, edge_weight = graph_of(data)
     edges, weight = canonical_edges(edge_index, edge_weight, x.size(0))
-    return not is_undirected(edges, weight, x.size(0))
+    if weight is None:
+        return not is_undirected(edges, num_nodes=x.size(0))
+    there, weight = coalesce(edges, weight, x.size(0), reduce="add")
+    back, returned = coalesce(there.flip(0), weight, x.size(0))
+    return not (torch.equal(there, back) and torch.allclose(weight, returned))
 
 
 def canonical_edges(

@@ -113,6 +113,7 @@ class Inputs(torch.nn.Module):
 
 def _inverse_spread(x: Tensor) -> Tensor:
     """One over the standard deviation of every column, 1 for constant ones."""
+    x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
     if x.layout == torch.strided:
         spread = x.std(dim=0, correction=0)
     else:

@@ -299,7 +299,8 @@ class SemiSupRKMReadout(FittedModule):
         return self._solution
 
     def _gram_of(self, rows: Rows) -> Gram:
-        return self.gram(self.kernel, rows, landmarks=self.landmarks if self.landmarks.numel() else None)
+        marks = self.landmarks.clone() if self.landmarks.numel() else None  # A backward pass may need them as they are.
+        return self.gram(self.kernel, rows, landmarks=marks)
 
     def _constant_gram(self, rows: Rows) -> Gram:
         """The kernel matrix without gradients; kept for the loss, and for a solve with other labels."""

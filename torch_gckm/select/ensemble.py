@@ -147,6 +147,7 @@ class GCKMEnsemble(torch.nn.Module):
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
         """Write all members to one file, atomically; see :meth:`GCKM.save`."""
+        inductive = inductive or self.members[0].readout.fixed is not None
         states = [inductive_state(model) if inductive else model.state_dict() for model in self.members]
         content = {
             "format": FORMAT,

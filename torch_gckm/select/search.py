@@ -81,16 +81,7 @@ def search(
     space = (space or Space()).on_graph(is_directed(data))
     evaluator = Evaluator.of(data, num_classes, gram, split)
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator), [])
-    identity = {
-        "seed": seed,
-        "space": asdict(space),
-        "gram": as_gram(gram).config(),
-        "graph": list(evaluator.fits.identity),
-        "num_classes": evaluator.fits.num_classes,
-        "labelled": evaluator.labelled.tolist(),
-        "classes": evaluator.classes.tolist(),
-        "val": evaluator.val.nonzero().squeeze(1).tolist(),
-    }
+    identity = {"seed": seed, **search_identity(evaluator, space, gram)}
     spent = _resume(checkpoint, result, identity)
     if workers is None:  # Several exact kernel matrices might not fit into memory.
         workers = default_workers(data.num_nodes) if isinstance(as_gram(gram), Auto | LowRank) else 1
@@ -128,6 +119,26 @@ def search(
     return result
 
 
+def search_identity(evaluator: Evaluator, space: Space, gram: GramLike) -> dict[str, Any]:
+    """What a search must have in common with an earlier one to go on with it, as plain values."""
+    return {
+        "space": asdict(space),
+        "gram": as_gram(gram).config(),
+        "graph": list(evaluator.fits.identity),
+        "num_classes": evaluator.fits.num_classes,
+        "labelled": evaluator.labelled.tolist(),
+        "classes": evaluator.classes.tolist(),
+        "val": evaluator.val.nonzero().squeeze(1).tolist(),
+    }
+
+
+def check_identity(known: dict[str, Any], identity: dict[str, Any], where: str) -> None:
+    """Refuse to go on with another search."""
+    different = [name for name, value in identity.items() if known.get(name) != value]
+    if different:
+        raise GraphMismatchError(f"{where} belongs to another search: other {', '.join(different)}")
+
+
 def _save(path: PathLike, result: SearchResult, identity: dict[str, Any], seconds: float) -> None:
     trials = [asdict(trial) for trial in result.trials]
     save_tensors({"identity": identity, "seconds": seconds, "trials": trials}, path)
@@ -138,9 +149,6 @@ def _resume(path: PathLike | None, result: SearchResult, identity: dict[str, Any
     if path is None or not Path(path).exists():
         return 0.0
     content = load_tensors(path)
-    known = content.get("identity", {})
-    if known != identity:
-        different = [name for name, value in identity.items() if known.get(name) != value]
-        raise GraphMismatchError(f"the checkpoint '{path}' belongs to another search: other {', '.join(different)}")
+    check_identity(content.get("identity", {}), identity, f"the checkpoint '{path}'")
     result.trials = [Trial(**trial) for trial in content["trials"]]
     return float(content["seconds"])

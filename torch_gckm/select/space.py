@@ -11,7 +11,7 @@ import numpy as np
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import RBF, Kernel, Laplacian, Polynomial, kernel_from_config
-from torch_gckm.nn.aggregation import Direction
+from torch_gckm.nn.aggregation import DIRECTIONS, Direction
 
 T = TypeVar("T")
 Setting = dict[str, Any]
@@ -98,12 +98,14 @@ class Space:
     def __post_init__(self) -> None:
         if min(self.branches) < 1:
             raise InvalidInputError(f"'branches' must be positive, got {self.branches}")
+        if self.directions is not None and (not self.directions or not set(self.directions) <= set(DIRECTIONS)):
+            raise InvalidInputError(f"'directions' must be some of {', '.join(DIRECTIONS)}, got {self.directions!r}")
 
     def on_graph(self, directed: bool) -> Space:
         """The space with the directions that a graph has."""
         if self.directions is not None:
             return self
-        return replace(self, directions=("in", "out", "both") if directed else ("in",))
+        return replace(self, directions=DIRECTIONS if directed else ("in",))
 
     def draw_depth(self, chooser: Chooser) -> Setting:
         """The number of layers and what happens to the input."""

@@ -12,6 +12,7 @@ from torch_gckm.gram import GramLike
 from torch_gckm.nn.graph import is_directed
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
+from torch_gckm.select.search import check_identity, search_identity
 from torch_gckm.select.space import Space
 from torch_gckm.select.trial import Evaluator, Trial
 
@@ -87,6 +88,9 @@ def study_search(
     study = optuna.create_study(
         storage=storage, study_name=name, direction="maximize", load_if_exists=True, sampler=sampler
     )
+    identity = json.loads(json.dumps(search_identity(evaluator, space, gram)))
+    check_identity(study.user_attrs.get("identity", identity), identity, f"the study '{name}'")
+    study.set_user_attr("identity", identity)
 
     def objective(attempt: optuna.Trial) -> float:
         trial = evaluator(attempt.number, space.draw(StudyChooser(attempt)))

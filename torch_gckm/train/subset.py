@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Union
+from collections.abc import Sequence
+from typing import Any, Union
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.kernels import as_rows
+from torch_gckm.kernels import to_csr
 from torch_gckm.nn.graph import canonical_edges, graph_of
 from torch_gckm.nn.labels import pick_mask
 
-NodesLike = Union[float, int, Tensor]
+NodesLike = Union[float, int, Tensor, Sequence[int], NDArray[Any]]
 _MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -37,18 +40,20 @@ def node_subset(data: Data, nodes: NodesLike, split: int | None = None, seed: in
     edges, weight = canonical_edges(edge_index, edge_weight, x.size(0))
     edges, weight = subgraph(kept, edges.to(x.device), weight, relabel_nodes=True, num_nodes=x.size(0))
     masks = {name: mask[kept] for name, mask in masks.items()}
-    features = as_rows(x).view("h").rows(kept).stored()
+    features = x[kept] if x.layout == torch.strided else to_csr(x.to_sparse_coo().index_select(0, kept))
     return Data(x=features, edge_index=edges, edge_weight=weight, y=y[kept], **masks)
 
 
 def _chosen(nodes: NodesLike, used: Tensor, seed: int) -> Tensor:
     """Node numbers in increasing order, with all of those that are used."""
     n = used.numel()
+    if isinstance(nodes, Sequence | np.ndarray):
+        nodes = torch.as_tensor(nodes)
     if isinstance(nodes, Tensor):
         chosen = used | (pick_mask(nodes, n, name="nodes") > 0).to(used.device)
     else:
         count = round(nodes * n) if isinstance(nodes, float) else nodes
-        if not 0 < count <= n:
+        if isinstance(nodes, bool) or not 0 < count <= n:
             raise InvalidInputError(f"'nodes' must be a share in (0, 1], or one to all {n} of the nodes, got {nodes}")
         rank = torch.rand(n, generator=torch.Generator().manual_seed(seed)).to(used.device)
         rank = rank + used  # The used ones come first.

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from torch_gckm.errors import GCKMWarning, GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.kernels import Kernel
 from torch_gckm.manifold import orthogonality_error
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.coding import decode
@@ -217,6 +218,7 @@ class Trainer:
     def _settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on with the run that resumes it."""
         model, readout = self.model, self.model.readout
+        parts = [*model.layers, readout]
         return {
             "lr": self.lr,
             "betas": list(self.betas),
@@ -225,6 +227,11 @@ class Trainer:
             "init": self.init,
             "seed": self.seed,
             "hidden_channels": list(model.hidden_channels),
+            "kernel": [_description(part.kernel) for part in parts],
+            "aggregation": [repr(conv.aggregation) for conv in model.layers],
+            "gram": [repr(part.gram) for part in parts],
+            "code": model.code,
+            "class_weight": readout.class_weight,
             "normalize": model.normalize,
             "loss_weights": list(model.loss_weights),
             "eta": [*(conv.eta for conv in model.layers), readout.eta],
@@ -247,9 +254,10 @@ class Trainer:
         assert self.checkpoint is not None
         content = load_tensors(self.checkpoint)
         for name, value in self._settings().items():
-            if content["settings"][name] != value:
+            known = content["settings"].get(name)
+            if known != value:
                 raise InvalidInputError(
-                    f"the checkpoint '{self.checkpoint}' was made with {name}={content['settings'][name]!r}, "
+                    f"the checkpoint '{self.checkpoint}' was made with {name}={known!r}, "
                     f"not {value!r}; resume with the same settings or choose another file"
                 )
         self.model.load_state_dict(content["model"])
@@ -260,6 +268,16 @@ class Trainer:
 
     def __repr__(self) -> str:
         return f"Trainer(steps={self.steps}, lr={self.lr:g}, monitor={self.monitor!r}, init={self.init!r})"
+
+
+def _description(kernel: Kernel) -> str:
+    """The kinds of a kernel, and the numbers that training leaves as they are."""
+    parts = []
+    for leaf in kernel.leaves():
+        values = {} if leaf.is_learned else leaf.arguments()
+        plain = [f"{name}={value!r}" for name, value in values.items() if not isinstance(value, Tensor)]
+        parts.append(f"{type(leaf).__name__}({', '.join(plain)}).on({leaf.view!r})")
+    return f"{type(kernel).__name__}: {', '.join(parts)}"
 
 
 class _Masks(NamedTuple):
