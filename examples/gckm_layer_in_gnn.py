@@ -3,8 +3,8 @@
 The layer is fitted without labels by its first call. Then the network is trained by cross-entropy, with the layer's own
 objective as a further term, by one optimiser: CayleyAdam keeps the embedding orthonormal and is Adam for the rest.
 
-It shows how the parts fit together. With few labels it is worse than a plain GCN, a little on the digits, by five to eight
-points on Cora and CiteSeer: one linear layer makes less of an embedding without labels than the readout does.
+It shows how the parts fit together. With few labels it is worse than a plain GCN, a little on the digits, by five to
+eight points on Cora and CiteSeer: one linear layer makes less of an embedding without labels than the readout does.
 """
 
 import argparse

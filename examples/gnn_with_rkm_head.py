@@ -19,7 +19,7 @@ from torch_gckm import SemiSupRKMReadout
 from torch_gckm.datasets import PerClassSplit, load
 
 ENCODERS = {"GCN": GCN, "GAT": GAT, "GraphSAGE": GraphSAGE}
-LOSSES = {"cross-entropy": cross_entropy, "hinge": multi_margin_loss}
+LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": cross_entropy, "hinge": multi_margin_loss}
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--dataset", default="digits", help="or cora, citeseer, ...; PyG downloads what is not there")
