@@ -24,11 +24,13 @@ import numpy as np
 from torch_gckm.neighbours import nearest_rows
 print(hash(nearest_rows(np.random.default_rng(0).integers(3, size=(1500, 20)).astype(float), 10).numpy().tobytes()))
 """
-    found = {
-        subprocess.run(
+    processes = [
+        subprocess.Popen(
             [sys.executable, "-c", code], env={"OMP_NUM_THREADS": str(cores), "PYTHONHASHSEED": "0"},
-            capture_output=True, text=True, check=True,
-        ).stdout
+            stdout=subprocess.PIPE, text=True,
+        )
         for cores in (1, 2)
-    }  # fmt: skip
+    ]  # fmt: skip
+    found = {process.communicate()[0] for process in processes}
+    assert all(process.returncode == 0 for process in processes)
     assert len(found) == 1
