@@ -95,8 +95,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         convs = [conv for model in self._fitted_models() for conv in model.layers]
         if any(getattr(conv.aggregation, "direction", "in") != "in" for conv in convs):
             raise InvalidInputError(
-                "rows that are new listen along edges, but some layers listen against them: fit with "
-                'search=Space(directions=("in",)), or ask about the whole new graph'
+                "rows that are new listen along edges, but some layers listen against them: fit with direction 'in' "
+                '(of a search: Space(directions=("in",))), or ask about the whole new graph'
             )
 
     def _check(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
