@@ -89,7 +89,8 @@ def study_search(
         storage=storage, study_name=name, direction="maximize", load_if_exists=True, sampler=sampler
     )
     identity = json.loads(json.dumps(search_identity(evaluator, space, gram)))
-    check_identity(study.user_attrs.get("identity", identity), identity, f"the study '{name}'")
+    if study.trials:
+        check_identity(study.user_attrs.get("identity", {}), identity, f"the study '{name}'")
     study.set_user_attr("identity", identity)
 
     def objective(attempt: optuna.Trial) -> float:
