@@ -9,6 +9,7 @@ import pytest
 import run
 import torch
 from experiments import clustering, common
+from experiments.attention import KernelAttention
 from experiments.facts import readout_system
 from experiments.qualitative import CHANGES
 from store import read, run_tasks
@@ -95,6 +96,17 @@ def test_what_methods_react_to(tmp_path):
     assert seen["SVM-WWL"] == (True, True, True, False)
     assert seen["SVM-GCKN"] == (True, True, True, True)
     assert seen["GCN"][:2] == (True, True)
+
+
+def test_attention_is_its_formula(graph64):
+    """Kernel values between neighbours, by hand."""
+    x, (source, target) = graph64.x, graph64.edge_index
+    distance = torch.cdist(x, x).square()
+    kernel = torch.exp(-distance / (0.3 * distance[source, target].mean()))
+    weight = torch.eye(60, dtype=x.dtype).index_put((target, source), torch.ones(320, dtype=x.dtype)) * kernel
+    weight = weight / weight.sum(dim=1, keepdim=True)
+    found = KernelAttention(2, 0.3)(x, graph64.edge_index)
+    torch.testing.assert_close(found, weight @ weight @ x)
 
 
 def test_chosen_methods(tiny, tmp_path):

@@ -186,6 +186,8 @@ def test_mistakes_in_files_are_told_in_one_line(files, capsys, change, match):
     (["embed", "--features", "x.npy", "--edges", "e.csv", "--neighbours", "2"], "not both"),
     (["embed", "--features", "x.npy", "--neighbours", "9"], "--neighbours must be from 1 to 2"),
     (["embed", "--features", "x.npy", "--neighbours", "2", "--labels-a-class", "1"], "--labels-a-class goes with"),
+    (["embed", "--features", "x.npy", "--neighbours", "2", "--split", "0"], "--split goes with --dataset"),
+    (["embed", "--dataset", "digits", "--split", "0"], "digits has one split at most"),
     (["embed", "--features", "x.npy", "--neighbours", "2", "--directed"], "--directed goes with --edges"),
     (["cluster", "--features", "x.npy", "--neighbours", "2", "--clusters", "9"], "from 2 to 3, got 9"),
     (["predict", "nowhere.pt"], "gckm fit"),

@@ -69,7 +69,7 @@ def test_the_trainer_fits_some_nodes_and_predicts_all():
     torch.testing.assert_close(whole.readout.scores, same.readout.scores)
 
 
-@pytest.mark.parametrize("nodes", [0.0, 1.5, 0, 61, -3])
+@pytest.mark.parametrize("nodes", [0.0, 1.5, 0, 61, -3, True])
 def test_bad_numbers(nodes):
     with pytest.raises(InvalidInputError, match="share"):
         node_subset(make_graph(), nodes)

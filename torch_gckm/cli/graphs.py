@@ -78,18 +78,22 @@ def read_graph(args: argparse.Namespace, classes: Sequence[str] | None = None) -
         data = load(args.dataset, args.root, transform=split, undirected=not args.directed)
     except ValueError as error:
         raise InvalidInputError(str(error)) from error
-    for name in ("train_mask", "val_mask", "test_mask"):
-        mask = data.get(name)
-        if mask is not None and mask.dim() == 2:
-            if args.split is None or not 0 <= args.split < mask.size(1):
-                last = mask.size(1) - 1
-                raise InvalidInputError(f"{args.dataset} has several splits: choose one with --split, from 0 to {last}")
-            data[name] = mask[:, args.split]
+    masks = {name: data[name] for name in ("train_mask", "val_mask", "test_mask") if data.get(name) is not None}
+    several = {name: mask for name, mask in masks.items() if mask.dim() == 2}
+    if args.split is not None and not several:
+        raise InvalidInputError(f"{args.dataset} has one split at most; leave out --split")
+    for name, mask in several.items():
+        if args.split is None or not 0 <= args.split < mask.size(1):
+            last = mask.size(1) - 1
+            raise InvalidInputError(f"{args.dataset} has several splits: choose one with --split, from 0 to {last}")
+        data[name] = mask[:, args.split]
     names = [str(number) for number in range(int(data.y.max()) + 1)]
     return NamedGraph(data, [str(node) for node in range(data.num_nodes)], names)
 
 
 def _from_files(args: argparse.Namespace, classes: Sequence[str] | None) -> NamedGraph:
+    if args.split is not None:
+        raise InvalidInputError("--split goes with --dataset; the labels of a file are all used")
     if args.labels_a_class is not None:
         raise InvalidInputError("--labels-a-class goes with --dataset; the labels of a file are all used")
     if (args.edges is None) == (args.neighbours is None):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import Kernel, Rows
 from torch_gckm.nn.support import Support
 
@@ -71,3 +72,12 @@ class Extension(torch.nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.weights.size(0)} nodes, {self.weights.size(1)} values"
+
+
+def check_known(known: Tensor, fitted: int, num_nodes: int) -> None:
+    """Refuse anything but a place of its own for every fitted node."""
+    is_index = isinstance(known, Tensor) and not known.is_floating_point() and known.dtype != torch.bool
+    if not is_index or known.shape != (fitted,):
+        raise InvalidInputError(f"'known' must be integers [{fitted}], the place of each fitted node")
+    if not 0 <= int(known.min()) <= int(known.max()) < num_nodes or known.unique().numel() < fitted:
+        raise InvalidInputError(f"'known' must name {fitted} different nodes of the {num_nodes} of the new graph")

@@ -11,19 +11,18 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError, NotFittedError
-from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.files import PathLike
 from torch_gckm.gram import GramLike
 from torch_gckm.kernels import KernelLike, as_kernel
 from torch_gckm.nn.aggregation import AggregationLike, Direction, shared_aggregations
 from torch_gckm.nn.coding import CodeLike, class_similarity, decode
+from torch_gckm.nn.extension import check_known
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.graph import Adjacency
 from torch_gckm.nn.inputs import Inputs
 from torch_gckm.nn.labels import ClassWeight
-from torch_gckm.nn.saving import arguments_from_config, inductive_state, load_inductive_state, model_config
+from torch_gckm.nn.saving import arguments_from_config, load_inductive_state, read_model, save_model
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
-
-FORMAT = 2
 
 
 class GCKM(torch.nn.Module):
@@ -258,18 +257,12 @@ class GCKM(torch.nn.Module):
             inductive: Write only what new nodes and graphs need: with low-rank kernel matrices landmarks and
                 small matrices, whatever the size of the fitted graph.
         """
-        inductive = inductive or self.readout.fixed is not None  # Loaded so, it has nothing else to write.
-        state = inductive_state(self) if inductive else self.state_dict()
-        save_tensors({"format": FORMAT, "inductive": inductive, "config": model_config(self), "state": state}, path)
+        save_model(self, path, inductive or self.readout.fixed is not None)  # Loaded so, it has nothing else to write.
 
     @classmethod
     def load(cls, path: PathLike) -> GCKM:
         """Read a model that :meth:`save` wrote; executes no code from the file."""
-        content = load_tensors(path)
-        if str(content.get("format")).startswith("ensemble"):
-            raise InvalidInputError(f"'{path}' holds an ensemble; read it with torch_gckm.select.GCKMEnsemble.load")
-        if content.get("format") != FORMAT:
-            raise InvalidInputError(f"'{path}' is not a model file of this version of torch_gckm")
+        content = read_model(path)
         return cls.from_state(content["config"], content["state"], inductive=content["inductive"])
 
     @classmethod
@@ -299,7 +292,7 @@ class GCKM(torch.nn.Module):
         if self.readout.fixed is None or known is not None:
             self._require_init()
         if known is not None:
-            self._check_known(known, data.num_nodes)
+            check_known(known, self.layers[0].h.size(0), data.num_nodes)
         h, edge_index, edge_weight = self._graph(data)
         embeddings = []
         for number, conv in enumerate(self.layers, start=1):
@@ -308,14 +301,6 @@ class GCKM(torch.nn.Module):
                 h[known] = conv.h.detach()
             embeddings.append(h)
         return embeddings
-
-    def _check_known(self, known: Tensor, num_nodes: int) -> None:
-        fitted = self.layers[0].h.size(0)
-        is_index = isinstance(known, Tensor) and not known.is_floating_point() and known.dtype != torch.bool
-        if not is_index or known.shape != (fitted,):
-            raise InvalidInputError(f"'known' must be integers [{fitted}], the place of each fitted node")
-        if not 0 <= int(known.min()) <= int(known.max()) < num_nodes or known.unique().numel() < fitted:
-            raise InvalidInputError(f"'known' must name {fitted} different nodes of the {num_nodes} of the new graph")
 
     def _readout_views(self, data: Data) -> dict[str, Tensor]:
         return self._with_input(self.layers[-1].h, data)

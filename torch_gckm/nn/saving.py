@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import gram_from_config
 from torch_gckm.kernels import kernel_from_config
 from torch_gckm.nn.aggregation import Aggregation
@@ -15,6 +16,24 @@ from torch_gckm.nn.fitted import FittedModule
 
 if TYPE_CHECKING:
     from torch_gckm.nn.gckm import GCKM
+
+FORMAT = 2
+
+
+def save_model(model: GCKM, path: PathLike, inductive: bool) -> None:
+    """Write a model to one file, whole or for new nodes only."""
+    state = inductive_state(model) if inductive else model.state_dict()
+    save_tensors({"format": FORMAT, "inductive": inductive, "config": model_config(model), "state": state}, path)
+
+
+def read_model(path: PathLike) -> dict[str, Any]:
+    """The content of a model's file, refused if it is another kind of file."""
+    content = load_tensors(path)
+    if str(content.get("format")).startswith("ensemble"):
+        raise InvalidInputError(f"'{path}' holds an ensemble; read it with torch_gckm.select.GCKMEnsemble.load")
+    if content.get("format") != FORMAT:
+        raise InvalidInputError(f"'{path}' is not a model file of this version of torch_gckm")
+    return content
 
 
 def model_config(model: GCKM) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import is_undirected
 
 from torch_gckm._version import __version__
 from torch_gckm.nn import GCKM, GCKMConv
@@ -38,8 +39,7 @@ def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
     edges = edges.cpu()
     loops = edges[0] == edges[1]
     ends = edges[:, ~loops]
-    keys, back = ends[0] * count + ends[1], ends[1] * count + ends[0]
-    is_mutual = torch.equal(keys.sort().values, back.sort().values)
+    is_mutual = is_undirected(ends, num_nodes=count)
     degree = torch.bincount(ends.flatten(), minlength=count)
     most = [int(torch.bincount(side, minlength=count).max()) for side in ends]
     number = f"{ends.size(1) // 2:,} undirected" if is_mutual else f"{ends.size(1):,} directed"

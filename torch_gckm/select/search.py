@@ -14,7 +14,7 @@ from tqdm import tqdm
 from torch_gckm.errors import GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
-from torch_gckm.nn.graph import graph_of, is_directed
+from torch_gckm.nn.graph import graph_of
 from torch_gckm.numerics import check_finite
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
@@ -78,7 +78,7 @@ def search(
     if workers is not None and workers < 1:
         raise InvalidInputError(f"'workers' must be positive, got {workers}")
     check_finite(graph_of(data)[0], "x")  # Else every setting would fail by itself.
-    space = (space or Space()).on_graph(is_directed(data))
+    space = (space or Space()).on_graph(data)
     evaluator = Evaluator.of(data, num_classes, gram, split)
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator), [])
     identity = {"seed": seed, **search_identity(evaluator, space, gram)}

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import RBF, Kernel, Laplacian, Polynomial, kernel_from_config
 from torch_gckm.nn.aggregation import DIRECTIONS, Direction
+from torch_gckm.nn.graph import is_directed
 
 T = TypeVar("T")
 Setting = dict[str, Any]
@@ -101,11 +103,11 @@ class Space:
         if self.directions is not None and (not self.directions or not set(self.directions) <= set(DIRECTIONS)):
             raise InvalidInputError(f"'directions' must be some of {', '.join(DIRECTIONS)}, got {self.directions!r}")
 
-    def on_graph(self, directed: bool) -> Space:
+    def on_graph(self, data: Data) -> Space:
         """The space with the directions that a graph has."""
         if self.directions is not None:
             return self
-        return replace(self, directions=DIRECTIONS if directed else ("in",))
+        return replace(self, directions=DIRECTIONS if is_directed(data) else ("in",))
 
     def draw_depth(self, chooser: Chooser) -> Setting:
         """The number of layers and what happens to the input."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch_geometric.data import Data
 
 from torch_gckm.gram import GramLike
-from torch_gckm.nn.graph import is_directed
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.search import check_identity, search_identity
@@ -80,7 +79,7 @@ def study_search(
     except ImportError as error:
         raise ImportError("a study needs optuna; install it with: pip install 'torch_gckm[tune]'") from error
 
-    space = (space or Space()).on_graph(is_directed(data))
+    space = (space or Space()).on_graph(data)
     evaluator = Evaluator.of(data, num_classes, gram, split)
     ranking = Ranking.of(criterion, evaluator)
     optuna.logging.set_verbosity(optuna.logging.WARNING)

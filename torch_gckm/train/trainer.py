@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,9 +19,9 @@ from torch_gckm.kernels import Kernel
 from torch_gckm.manifold import orthogonality_error
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.coding import decode
-from torch_gckm.nn.labels import parse_labels, pick_mask
 from torch_gckm.optim import CayleyAdam, param_groups
 from torch_gckm.train.history import History, Record
+from torch_gckm.train.masks import Masks
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score
 from torch_gckm.train.subset import NodesLike, node_subset
 
@@ -96,10 +96,10 @@ class Trainer:
             data: Features ``x``, edges, labels ``y``, ``train_mask``, and perhaps ``val_mask`` and ``test_mask``.
             split: The column to use of masks ``[n, splits]``.
         """
-        masks = _Masks.of(data, split, self.model.out_channels)
+        masks = Masks.of(data, split, self.model.out_channels)
         if self.nodes is not None:
             data, split = node_subset(data, self.nodes, split, self.seed), None
-            masks = _Masks.of(data, split, self.model.out_channels)
+            masks = Masks.of(data, split, self.model.out_channels)
         if self.monitor != "cosine" and not bool(masks.val.any()):
             raise InvalidInputError(f"monitor='{self.monitor}' needs a val_mask with at least one node")
         start = time.perf_counter()
@@ -171,7 +171,7 @@ class Trainer:
                 loss.backward()
         return float(loss.detach())
 
-    def _measure(self, step: int, loss: float, masks: _Masks, y: Tensor, seconds: float) -> Record:
+    def _measure(self, step: int, loss: float, masks: Masks, y: Tensor, seconds: float) -> Record:
         readout = self.model.readout
         scores, codes = readout.scores, readout.codes
         predicted = decode(scores, codes)
@@ -278,27 +278,3 @@ def _description(kernel: Kernel) -> str:
         plain = [f"{name}={value!r}" for name, value in values.items() if not isinstance(value, Tensor)]
         parts.append(f"{type(leaf).__name__}({', '.join(plain)}).on({leaf.view!r})")
     return f"{type(kernel).__name__}: {', '.join(parts)}"
-
-
-class _Masks(NamedTuple):
-    train: Tensor
-    val: Tensor
-    test: Tensor
-    unlabelled: Tensor
-
-    @classmethod
-    def of(cls, data: Data, split: int | None, num_classes: int) -> _Masks:
-        if data.y is None:
-            raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
-        n = data.num_nodes
-        parse_labels(data.y, data.get("train_mask"), n, num_classes, split, warn=False)  # Before any work is done.
-        y = data.y.view(-1)
-        known = y >= 0
-
-        def pick(name: str, default: Tensor) -> Tensor:
-            mask = data.get(name)
-            return default if mask is None else (pick_mask(mask, n, split, name) > 0) & known
-
-        train = pick("train_mask", known)
-        nothing = torch.zeros_like(train)
-        return cls(train, pick("val_mask", nothing), pick("test_mask", nothing), ~train)
