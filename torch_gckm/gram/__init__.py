@@ -2,21 +2,24 @@
 
 from torch_gckm.gram.auto import Auto
 from torch_gckm.gram.dense import Dense, DenseGram
-from torch_gckm.gram.gram import Gram, GramFactory, ReadoutProblem, ReadoutSolution
-from torch_gckm.gram.low_rank import LowRank, LowRankGram
+from torch_gckm.gram.gram import Gram, GramFactory, Panel, describe_matrix
+from torch_gckm.gram.landmark_gram import CentredLowRankGram, LandmarkGram, LowRankGram
+from torch_gckm.gram.low_rank import LowRank
 from torch_gckm.gram.resolve import GramLike, as_gram, gram_from_config
 
 __all__ = [
     "Auto",
+    "CentredLowRankGram",
     "Dense",
     "DenseGram",
     "Gram",
     "GramFactory",
     "GramLike",
+    "LandmarkGram",
     "LowRank",
     "LowRankGram",
-    "ReadoutProblem",
-    "ReadoutSolution",
+    "Panel",
     "as_gram",
+    "describe_matrix",
     "gram_from_config",
 ]

@@ -29,11 +29,14 @@ class Auto(GramFactory):
     def __init__(self, dense_below: int = 600, low_rank: LowRank | None = None) -> None:
         self.dense_below, self.low_rank = dense_below, low_rank or LowRank()
 
-    def __call__(
-        self, kernel: Kernel, rows: Rows, *, landmarks: Tensor | None = None, centred: bool = False, min_rank: int = 1
-    ) -> Gram:
-        factory: GramFactory = Dense() if rows.num_rows <= self.dense_below else self.low_rank
-        return factory(kernel, rows, landmarks=landmarks, centred=centred, min_rank=min_rank)
+    def centred(self, kernel: Kernel, rows: Rows, *, min_rank: int = 1, landmarks: Tensor | None = None) -> Gram:
+        return self._for(rows).centred(kernel, rows, min_rank=min_rank, landmarks=landmarks)
+
+    def uncentred(self, kernel: Kernel, rows: Rows, *, landmarks: Tensor | None = None) -> Gram:
+        return self._for(rows).uncentred(kernel, rows, landmarks=landmarks)
+
+    def _for(self, rows: Rows) -> GramFactory:
+        return Dense() if rows.num_rows <= self.dense_below else self.low_rank
 
     def config(self) -> dict[str, Any]:
         arguments = {"dense_below": self.dense_below, "low_rank": self.low_rank.config()["arguments"]}

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.gram.dense_readout import DenseReadout
 from torch_gckm.gram.eigen import top_eigenvectors
-from torch_gckm.gram.gram import Gram, GramFactory, ReadoutProblem
+from torch_gckm.gram.gram import Gram, GramFactory
 from torch_gckm.gram.memory import available_bytes, require_memory
 from torch_gckm.kernels import Kernel, Rows
 
@@ -34,9 +34,10 @@ class Dense(GramFactory):
             raise InvalidInputError(f"'block_entries' must be positive, got {block_entries}")
         self.block_entries = block_entries
 
-    def __call__(
-        self, kernel: Kernel, rows: Rows, *, landmarks: Tensor | None = None, centred: bool = False, min_rank: int = 1
-    ) -> DenseGram:
+    def centred(self, kernel: Kernel, rows: Rows, *, min_rank: int = 1, landmarks: Tensor | None = None) -> DenseGram:
+        return DenseGram(kernel, rows, self.block_entries)
+
+    def uncentred(self, kernel: Kernel, rows: Rows, *, landmarks: Tensor | None = None) -> DenseGram:
         return DenseGram(kernel, rows, self.block_entries)
 
     def config(self) -> dict[str, Any]:
@@ -57,9 +58,6 @@ class DenseGram(Gram):
     def tracking(self, rows: Rows) -> DenseGram:
         return DenseGram(self.kernel, rows, self.block_entries)
 
-    def describe(self) -> str:
-        return f"exact, {self.num_nodes} x {self.num_nodes}"
-
     def matmul(self, v: Tensor) -> Tensor:
         with torch.no_grad():
             matrix = self._kept_matrix()
@@ -72,7 +70,7 @@ class DenseGram(Gram):
         if matrix is None and self._fits_one_block:
             matrix = self.kernel(self.rows)
         if matrix is not None:
-            return (u * (matrix @ v)).sum()
+            return panels.total(u * (matrix @ v))
         # Blocks are computed again in the backward pass, so that never more than one exists.
         total = torch.zeros((), dtype=u.dtype, device=u.device)
         for block in self._blocks():
@@ -88,17 +86,18 @@ class DenseGram(Gram):
             values, vectors = top_eigenvectors(matrix, count, check_psd=not self.kernel.is_psd)
         return values.to(self.rows.dtype), vectors.to(self.rows.dtype)
 
-    def solve_readout(self, problem: ReadoutProblem) -> DenseReadout:
-        copies = 4 if self.is_constant or not torch.is_grad_enabled() else 8
-        require_memory(8 * copies * self.num_nodes**2, "the exact readout", self.rows.device)
-        return DenseReadout(self._double_matrix(self.rows), problem)
-
     def representer(self, v: Tensor) -> tuple[None, Tensor]:
         return None, v
 
+    def matrix(self) -> Tensor:
+        # With what a readout makes of it: a system, its factors, and as much again for their gradients.
+        copies = 4 if self.is_constant or not torch.is_grad_enabled() else 8
+        require_memory(8 * copies * self.num_nodes**2, "the exact readout", self.rows.device)
+        return self._double_matrix(self.rows)
+
     def _double_matrix(self, rows: Rows) -> Tensor:
         matrix: Tensor = self.kernel(rows.to(torch.float64))
-        if not bool(matrix.detach().sum().isfinite()):
+        if not bool(panels.total(matrix.detach()).isfinite()):
             raise InvalidInputError(f"values of the kernel {self.kernel!r} overflow; rescale the features")
         return matrix
 
@@ -107,13 +106,11 @@ class DenseGram(Gram):
         return self.num_nodes**2 <= self.block_entries
 
     def _blocks(self) -> Iterator[slice]:
-        step = max(1, self.block_entries // self.num_nodes)
-        for start in range(0, self.num_nodes, step):
-            yield slice(start, min(start + step, self.num_nodes))
+        return panels.blocks(self.num_nodes, self.num_nodes, self.block_entries)
 
     def _block_bilinear(self, block: slice, u: Tensor, v: Tensor) -> Tensor:
         rows: Tensor = self.kernel(self.rows.rows(block), self.rows)
-        return (u[block] * (rows @ v)).sum()
+        return panels.total(u[block] * (rows @ v))
 
     def _kept_matrix(self) -> Tensor | None:
         """The whole matrix, kept between calls: only where it is constant and small enough."""

@@ -7,15 +7,10 @@ import torch
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import EigenResidualError, KernelNotPSDError
-from torch_gckm.numerics import fix_signs
 
 _FULL_BELOW = 400  # Up to this order a full decomposition is quicker than Lanczos.
-
-
-def centre(v: Tensor) -> Tensor:
-    """Subtract the column means: multiplication by the centring matrix, from the left."""
-    return v - v.mean(dim=0)
 
 
 def top_eigenvectors(matrix: Tensor, count: int, *, check_psd: bool) -> tuple[Tensor, Tensor]:
@@ -42,20 +37,20 @@ def top_eigenvectors(matrix: Tensor, count: int, *, check_psd: bool) -> tuple[Te
     largest = float(values[0]) if values.numel() else 0.0
     floor = size * torch.finfo(matrix.dtype).eps
     # Rounding is relative to the matrix that is centred, not only to what is left of it.
-    positive = values > floor * max(largest, float(matrix.diagonal().abs().max()))
+    positive = values > floor * max(largest, float(panels.largest(matrix.diagonal().abs())))
     values, vectors = values[positive], vectors[:, positive]
-    residual = centre(matrix @ centre(vectors)) - vectors * values
+    residual = panels.centred(matrix @ panels.centred(vectors)) - vectors * values
     error = float(residual.norm(dim=0).max()) if values.numel() else 0.0
-    if not error <= 1e-7 * max(largest, 1e3 * floor * float(matrix.abs().max())):
+    if not error <= 1e-7 * max(largest, 1e3 * floor * float(panels.largest(matrix.abs()))):
         raise EigenResidualError(
             f"the eigenvectors of the centred kernel matrix have a residual of {error:.3g} (largest eigenvalue "
             f"{largest:.3g}); the kernel's values probably overflow or lose all digits: rescale the features"
         )
-    return values, fix_signs(vectors)
+    return values, panels.fix_signs(vectors)
 
 
 def _full(matrix: Tensor, count: int, check_psd: bool) -> tuple[Tensor, Tensor]:
-    centred = centre(centre(matrix).t())
+    centred = panels.centred(panels.centred(matrix).t())
     values, vectors = torch.linalg.eigh(centred)
     if check_psd:
         _refuse_negative(float(values[0]), float(values[-1]))
@@ -67,7 +62,7 @@ def _lanczos(matrix: Tensor, count: int, check_psd: bool) -> tuple[Tensor, Tenso
     size = matrix.size(0)
 
     def centred_product(x: np.ndarray) -> np.ndarray:
-        return centre(matrix @ centre(torch.from_numpy(x.reshape(size)))).numpy()
+        return panels.centred(matrix @ panels.centred(torch.from_numpy(x.reshape(size)))).numpy()
 
     operator = LinearOperator((size, size), matvec=centred_product, dtype=np.float64)
     start = np.random.default_rng(0).standard_normal(size)

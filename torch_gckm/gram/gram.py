@@ -1,88 +1,51 @@
-r"""What layers may ask of a kernel matrix.
+r"""What layers and readouts may ask of a kernel matrix.
 
-A :class:`Gram` is the matrix :math:`K_{uv} = k(a_u, a_v)` as an operator. Layers
-meet it only through the methods below, all of which take and return thin
-matrices; whether :math:`K` exists as an :math:`n \times n` array is the
-implementation's own affair.
+A :class:`Gram` is the matrix :math:`K_{uv} = k(a_u, a_v)` as an operator. It takes and returns thin matrices; whether
+:math:`K` exists as an :math:`n \times n` array is the implementation's own affair. A :class:`GramFactory` makes one in
+either of two ways: :meth:`~GramFactory.centred` for a layer, :meth:`~GramFactory.uncentred` for a readout.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.kernels import Kernel, Rows
 
 
 @dataclass(frozen=True)
-class ReadoutProblem:
-    r"""The data of the semi-supervised readout.
-
-    Args:
-        weight: Label weights :math:`l`, ``[n]``, zero for unlabelled nodes.
-        codes: Class codes :math:`C`, ``[n, p]``; rows of unlabelled nodes do not matter.
-        eta: Regularisation :math:`\eta`.
-        lambda1: Weight :math:`\lambda_1` of the unsupervised term.
-        lambda2: Weight :math:`\lambda_2` of the labels.
-    """
-
-    weight: Tensor
-    codes: Tensor
-    eta: float
-    lambda1: float
-    lambda2: float
-
-    def r(self, degrees: Tensor) -> Tensor:
-        r""":math:`r_i = v_i / \lambda_1 - l_i / \lambda_2` with :math:`v_i` the inverse degree, ``[n]``."""
-        return 1.0 / (self.lambda1 * degrees) - self.weight.to(degrees) / self.lambda2
-
-    def labels(self, dtype: torch.dtype) -> Tensor:
-        r"""The label term :math:`S = L C / \lambda_2`, ``[n, p]``."""
-        return self.weight.to(dtype).unsqueeze(1) * self.codes.to(dtype) / self.lambda2
-
-
-class ReadoutSolution(ABC):
-    r"""The solution of the readout's linear system, differentiable in the features.
+class Panel:
+    r"""A low-rank matrix: :math:`K \approx F F' + \mathrm{diag}(\delta)`.
 
     Attributes:
-        scores: :math:`E`, ``[n, p]``.
-        alpha: :math:`a = R H`, ``[n, p]``.
-        bias: :math:`b`, ``[p]``.
-        r: The diagonal of :math:`R`, ``[n]``.
-        degrees: The kernel degrees :math:`K 1`, ``[n]``.
+        values: :math:`F`, ``[n, m]``; of a centred matrix, :math:`F` minus its column means.
+        residual: :math:`\delta = \mathrm{diag}(K) - \mathrm{rowsum}(F^2)`, ``[n]``, in double precision.
+        landmarks: The nodes whose columns were used, ``[m]``, in the order of the columns of :math:`F`.
+        error: The sum of the residual, relative to the trace of the centred matrix.
     """
 
-    problem: ReadoutProblem
-    scores: Tensor
-    alpha: Tensor
-    bias: Tensor
-    r: Tensor
-    degrees: Tensor
+    values: Tensor
+    residual: Tensor
+    landmarks: Tensor
+    error: float
 
-    def product(self) -> Tensor:
-        r""":math:`K a`, ``[n, p]``, which the scores :math:`E = K a / \eta + 1 b'` contain."""
-        return self.problem.eta * (self.scores - self.bias)
+    @cached_property
+    def row_sums(self) -> Tensor:
+        r"""The row sums of :math:`F F'`, ``[n]``, in double precision."""
+        return (self.values @ panels.column_sums(self.values)).double()
 
-    @abstractmethod
-    def response(self, index: Tensor) -> Tensor:
-        r"""The block :math:`G_{BB}` of the symmetric map :math:`E = G S` from labels to scores.
 
-        It reuses the factorisation of the solve: one right-hand side a node.
-
-        Args:
-            index: Node indices :math:`B`, ``[b]``.
-
-        Returns:
-            ``[b, b]``
-        """
-
-    def leverage(self, index: Tensor) -> Tensor:
-        r"""The diagonal of :meth:`response`, ``[b]``."""
-        return self.response(index).diagonal()
+def describe_matrix(num_nodes: int, rank: int | None, error: float) -> str:
+    """What represents a kernel matrix, in a few words; without a rank it is exact."""
+    if rank is None:
+        return f"exact, {num_nodes} x {num_nodes}"
+    return f"rank {rank} of {num_nodes}, error {error:.2g}"
 
 
 class Gram(ABC):
@@ -106,10 +69,6 @@ class Gram(ABC):
         """Whether no gradient flows to the features or the kernel's parameters."""
         return not (self.rows.requires_grad or self.kernel.is_learned)
 
-    def diagonal(self) -> Tensor:
-        r""":math:`\mathrm{diag}(K)`, ``[n]``; builds no matrix."""
-        return self.kernel(self.rows, diag=True)
-
     @property
     def landmarks(self) -> Tensor | None:
         """The nodes that stand for all others, or ``None`` where every node stands for itself."""
@@ -119,9 +78,14 @@ class Gram(ABC):
     def tracking(self, rows: Rows) -> Gram:
         """The same matrix as a function of ``rows``, which hold the same values and may carry gradients."""
 
-    @abstractmethod
+    def error(self) -> float:
+        """What the representation leaves of the trace, relative to that of the centred matrix."""
+        return 0.0
+
     def describe(self) -> str:
         """What represents the matrix, in a few words."""
+        count = None if self.landmarks is None else self.landmarks.numel()
+        return describe_matrix(self.num_nodes, count, self.error())
 
     def release(self) -> None:  # noqa: B027  # Not every representation has something to free.
         """Free what is large and can be computed again."""
@@ -141,7 +105,7 @@ class Gram(ABC):
 
     def centred_quadratic(self, h: Tensor) -> Tensor:
         r""":math:`\mathrm{Tr}(H' K_c H)` with :math:`K_c = M K M` centred on both sides, differentiable."""
-        centred = h - h.mean(dim=0)
+        centred = panels.centred(h)
         return self.bilinear(centred, centred)
 
     @abstractmethod
@@ -155,10 +119,6 @@ class Gram(ABC):
         """
 
     @abstractmethod
-    def solve_readout(self, problem: ReadoutProblem) -> ReadoutSolution:
-        """Solve the readout's linear system, differentiably."""
-
-    @abstractmethod
     def representer(self, v: Tensor) -> tuple[Tensor | None, Tensor]:
         r"""Nodes :math:`S` and weights :math:`w` such that :math:`K_{\textrm{new}, \cdot} v = K_{\textrm{new}, S} w`.
 
@@ -168,23 +128,32 @@ class Gram(ABC):
             The nodes ``[m]``, ``None`` for all of them, and the weights ``[m, c]``.
         """
 
+    def panel(self) -> Panel | None:
+        """The factor of an uncentred matrix, differentiable; ``None`` if the matrix is exact (see :meth:`matrix`)."""
+        return None
+
+    def matrix(self) -> Tensor:
+        """Every entry in double precision, ``[n, n]``, differentiable; asked for where there is no :meth:`panel`."""
+        raise NotImplementedError(f"{type(self).__name__} has neither a panel nor a matrix")
+
 
 class GramFactory(ABC):
-    """How to represent a kernel matrix; called with a kernel and features, it makes a :class:`Gram`."""
+    """How to represent kernel matrices."""
 
     @abstractmethod
-    def __call__(
-        self, kernel: Kernel, rows: Rows, *, landmarks: Tensor | None = None, centred: bool = False, min_rank: int = 1
-    ) -> Gram:
-        """Represent the kernel matrix of some features.
+    def centred(self, kernel: Kernel, rows: Rows, *, min_rank: int = 1, landmarks: Tensor | None = None) -> Gram:
+        """A matrix of which only the centred part matters, as it does to a layer.
 
         Args:
             kernel: The kernel function.
             rows: The features.
-            landmarks: Nodes chosen before, to be used again; ``None`` or empty chooses anew.
-            centred: Whether only the centred matrix matters, as it does to a layer.
-            min_rank: The number of directions that will be asked for.
+            min_rank: The number of directions that are needed at least.
+            landmarks: Nodes chosen before, to be used again; ``None`` chooses anew.
         """
+
+    @abstractmethod
+    def uncentred(self, kernel: Kernel, rows: Rows, *, landmarks: Tensor | None = None) -> Gram:
+        """A matrix with its diagonal exact, as a readout needs it; see :meth:`centred`."""
 
     @abstractmethod
     def config(self) -> dict[str, Any]:

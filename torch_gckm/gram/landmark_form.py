@@ -2,14 +2,15 @@ r"""The gradient of a bilinear form in a kernel matrix that is known through lan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
+from torch_gckm import panels
 from torch_gckm.kernels import Kernel, Rows
-from torch_gckm.numerics import with_gradient
 
 
 class Columns(NamedTuple):
@@ -22,7 +23,7 @@ class Columns(NamedTuple):
     @classmethod
     def of(cls, kernel: Kernel, rows: Rows, landmarks: Rows) -> Columns:
         """Evaluate the columns."""
-        rows = rows.leaves()
+        rows = rows.fresh_leaves()
         with torch.enable_grad():
             return cls(rows, landmarks, kernel(rows, landmarks))
 
@@ -61,24 +62,28 @@ def form_with_gradient(
     outer = [*rows.inputs(), *(side for side, _ in slopes)]
     if not (outer or parameters):
         return value
-    marks = rows.rows(landmarks).leaves() if known is None else known.landmarks
+    marks = rows.rows(landmarks).fresh_leaves() if known is None else known.landmarks
     shared = [*marks.inputs(), *parameters]
     with torch.enable_grad():
         core = kernel(marks)
-    shared_total = _gradients(core, shared, -(weights_u @ weights_v.t()))
+    of_core = _gradients(core, shared, -(weights_u @ weights_v.t()))
     total = [torch.zeros_like(t) for t in outer]
     count = len(rows.inputs())
-    for block in rows.blocks(landmarks.numel()):
-        columns = known or Columns.of(kernel, rows.block(block), marks)
-        u, v = (side[block].detach().to(rows.dtype) for side in sides)
-        slope_of_columns = torch.addmm(u @ weights_v.t(), v, weights_u.t())
-        gradients = _gradients(columns.values, [*columns.rows.inputs(), *shared], slope_of_columns)
-        for place, gradient in zip(total[:count], gradients[:count], strict=True):
-            place[block] = gradient
-        for place, gradient in zip(shared_total, gradients[count:], strict=True):
-            place += gradient
-        for place, (_, slope) in zip(total[count:], slopes, strict=True):
-            place[block] = columns.values.detach() @ slope
+
+    def of_blocks() -> Iterator[list[Tensor]]:
+        """Write the gradients that belong to rows; yield those that all rows share."""
+        for block in rows.blocks(landmarks.numel()):
+            columns = known or Columns.of(kernel, rows.block(block), marks)
+            u, v = (side[block].detach().to(rows.dtype) for side in sides)
+            slope_of_columns = torch.addmm(u @ weights_v.t(), v, weights_u.t())
+            gradients = _gradients(columns.values, [*columns.rows.inputs(), *shared], slope_of_columns)
+            for place, gradient in zip(total[:count], gradients[:count], strict=True):
+                place[block] = gradient
+            for place, (_, slope) in zip(total[count:], slopes, strict=True):
+                place[block] = columns.values.detach() @ slope
+            yield gradients[count:]
+
+    shared_total = [own + rest for own, rest in zip(of_core, panels.accumulate_each(of_blocks()), strict=True)]
     for place, gradient in zip(total[:count], shared_total, strict=False):
         place.index_add_(0, landmarks, gradient)
     return with_gradient(value, [*outer, *parameters], [*total, *shared_total[count:]])
@@ -89,3 +94,21 @@ def _gradients(values: Tensor, inputs: Sequence[Tensor], slope: Tensor) -> list[
     if not inputs or not values.requires_grad:
         return [torch.zeros_like(t) for t in inputs]
     return list(torch.autograd.grad(values, inputs, slope, allow_unused=True, materialize_grads=True))
+
+
+class _WithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradients: Sequence[Tensor | None], *inputs: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return value.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *(None if g is None else grad.to(g) * g for g in ctx.gradients)
+
+
+def with_gradient(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> Tensor:
+    """A number that was computed without autograd, as a function of ``inputs`` with these known gradients."""
+    result: Tensor = _WithGradient.apply(value, gradients, *inputs)
+    return result

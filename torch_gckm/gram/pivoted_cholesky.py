@@ -2,39 +2,16 @@ r"""Randomly pivoted Cholesky: a low-rank factor of a kernel matrix from some of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import KernelNotPSDError
+from torch_gckm.gram.gram import Panel
 from torch_gckm.kernels import Kernel, Rows
 
 WIDE = 0.1  # Below this share of the trace, what one pivot leaves is computed in double precision.
-
-
-@dataclass
-class Factor:
-    r"""A factor :math:`K \approx F F'` and what it leaves of the diagonal.
-
-    Attributes:
-        landmarks: The pivots, node indices ``[m]``, in the order of the columns of :math:`F`.
-        panel: :math:`F`, or :math:`F` minus its column means, ``[n, m]``.
-        residual: :math:`\mathrm{diag}(K) - \mathrm{rowsum}(F^2)`, ``[n]``, in double precision.
-        error: The sum of the residual, relative to the trace of the centred matrix.
-    """
-
-    landmarks: Tensor
-    panel: Tensor
-    residual: Tensor
-    error: float
-
-    @cached_property
-    def row_sums(self) -> Tensor:
-        r"""The row sums of :math:`F F'`, ``[n]``, in double precision."""
-        return (self.panel @ self.panel.sum(dim=0)).double()
 
 
 def pivoted_cholesky(
@@ -47,7 +24,7 @@ def pivoted_cholesky(
     block_size: int,
     seed: int,
     centred: bool,
-) -> Factor:
+) -> Panel:
     r"""Choose pivots at random, proportionally to the residual diagonal, in blocks.
 
     Accelerated randomly pivoted Cholesky: a block of proposals is thinned by
@@ -72,7 +49,7 @@ def pivoted_cholesky(
     max_rank = min(max_rank, size)
     generator = np.random.default_rng(seed)
     residual = kernel(rows, diag=True).to("cpu", torch.float64, copy=True)
-    trace = float(residual.sum())
+    trace = float(panels.total(residual))
     panel = torch.empty(size, max_rank, dtype=rows.dtype, device=rows.device)
     landmarks = torch.empty(max_rank, dtype=torch.long)
     if not kernel.is_psd:
@@ -80,11 +57,11 @@ def pivoted_cholesky(
     mean_energy, rank = 0.0, 0
     columns = _Columns(kernel, rows, panel)
     while rank < max_rank:
-        left = float(residual.sum())
+        left = float(panels.total(residual))
         if left <= 1e-14 * trace or (rank >= min_rank and left <= tol * (trace - mean_energy)):
             break
         count = 1 if rank == 0 else min(block_size, max(8, rank), max_rank - rank)
-        proposals = _propose(residual, count, generator)
+        proposals = panels.draw(residual, count, generator)
         chosen, block = _accept(columns.among(proposals, rank), residual[proposals], generator)
         if chosen.numel() == 0:  # Their residual was nothing but rounding.
             residual[proposals] = 0.0
@@ -104,11 +81,11 @@ def pivoted_cholesky(
     if centred and rank:
         columns.centre(rank)
     scale = trace - mean_energy
-    error = float(residual.sum()) / scale if scale > 0 else 0.0
+    error = float(panels.total(residual)) / scale if scale > 0 else 0.0
     panel = panel[:, :rank]
     if 2 * rank < max_rank:  # Otherwise a copy would need more memory for a while than it saves.
         panel = panel.contiguous()
-    return Factor(landmarks[:rank].to(rows.device), panel, residual.to(rows.device), error)
+    return Panel(panel, residual.to(rows.device), landmarks[:rank].to(rows.device), error)
 
 
 class _Columns:
@@ -134,9 +111,9 @@ class _Columns:
         inverse = _inverse_root(block).to(dtype)
         marks, pivots = self.rows.rows(at), self.panel[at, :rank].t()
         precise = marks.to(torch.float64) if self.is_wide else marks
-        total = torch.zeros(len(chosen), dtype=torch.float64, device=self.rows.device)
         squares = torch.empty(self.rows.num_rows, dtype=torch.float64)
-        for part in self.rows.blocks(len(chosen)):
+
+        def sums(part: slice) -> Tensor:
             rows, panel = self.rows.block(part), self.panel[part]
             values = self.kernel(rows.to(precise.dtype), precise)
             if rank:
@@ -148,36 +125,30 @@ class _Columns:
             torch.mm(values, inverse, out=added)
             if rank == 0:
                 panel[:, :1] = added
-            total += added.sum(dim=0)
             squares[part] = torch.linalg.vector_norm(added, dim=1).double().square().cpu()
-        return total, squares
+            return added.sum(dim=0).double()
+
+        return panels.accumulate(sums(part) for part in self.rows.blocks(len(chosen))), squares
 
     def choose_precision(self, diagonal: Tensor, squares: Tensor) -> Tensor:
         """Whether what the first column leaves needs double precision, and what rounding will leave of each row."""
         left, eps = diagonal - squares, torch.finfo(self.rows.dtype).eps
-        self.is_wide = self.rows.dtype != torch.float64 and float(left.sum()) <= WIDE * float(diagonal.sum())
+        self.is_wide = self.rows.dtype != torch.float64 and bool(panels.total(left) <= WIDE * panels.total(diagonal))
         return 64 * torch.finfo(torch.float64).eps * diagonal + 16 * eps * (left if self.is_wide else diagonal)
 
     def centre(self, rank: int) -> None:
         """Subtract the column means, the first one's before it is rounded."""
-        self.panel[:, 1:rank] -= self.panel[:, 1:rank].mean(dim=0)
-        self.panel[:, :1] = self.first - self.first.mean()
+        self.panel[:, 1:rank] -= panels.column_means(self.panel[:, 1:rank])
+        self.panel[:, :1] = self.first - panels.mean(self.first)
 
 
 def _refuse_negative(residual: Tensor, scale: float) -> None:
-    node = int(residual.argmin())
+    node = int(panels.place_of_smallest(residual))
     if float(residual[node]) < -1e-3 * abs(scale):  # Rounding of single precision stays well above.
         raise KernelNotPSDError(
             f"a low-rank kernel matrix needs a positive semi-definite kernel, but this one leaves node {node} a "
             f"diagonal entry of {float(residual[node]):.3g}; use another kernel, or gram='dense' for the readout"
         )
-
-
-def _propose(residual: Tensor, count: int, generator: np.random.Generator) -> Tensor:
-    """Nodes drawn with replacement, proportionally to the residual."""
-    cumulative = residual.numpy().cumsum()
-    drawn = np.searchsorted(cumulative, generator.random(count) * cumulative[-1], side="right")
-    return torch.from_numpy(np.minimum(drawn, residual.numel() - 1))
 
 
 def _accept(block: Tensor, before: Tensor, generator: np.random.Generator) -> tuple[Tensor, Tensor]:

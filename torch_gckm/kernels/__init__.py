@@ -7,7 +7,7 @@ from torch_gckm.kernels.features import Features, FeaturesLike, Rows
 from torch_gckm.kernels.inner import Cosine, Linear, NormalizedPolynomial, Polynomial
 from torch_gckm.kernels.kernel import Kernel, LeafKernel, Product, Scaled, Sum
 from torch_gckm.kernels.resolve import KernelLike, as_kernel, kernel_from_config
-from torch_gckm.kernels.sparse import SparseFeatures, prefers_sparse, to_csr
+from torch_gckm.kernels.sparse import SparseFeatures
 from torch_gckm.kernels.views import Views, as_rows
 
 __all__ = [
@@ -36,6 +36,4 @@ __all__ = [
     "as_rows",
     "as_kernel",
     "kernel_from_config",
-    "prefers_sparse",
-    "to_csr",
 ]

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.features import Features
 from torch_gckm.kernels.origin import Index, Origin
-from torch_gckm.numerics import row_dots
 
 
 class DenseFeatures(Features):
@@ -46,7 +46,7 @@ class DenseFeatures(Features):
 
     def sq_norm(self) -> Tensor:
         if self.requires_grad or torch.compiler.is_compiling():  # Nothing to keep.
-            return row_dots(self.x, self.x)
+            return panels.row_dots(self.x, self.x)
         if self.x.is_inference():
             return torch.linalg.vector_norm(self.x, dim=1).square()
         if self._sq_norm is None or self._sq_norm[0] != self.x._version:
@@ -60,16 +60,16 @@ class DenseFeatures(Features):
         return picked
 
     def mean(self) -> Tensor:
-        return self.x.mean(dim=0)
+        return panels.column_means(self.x)
 
     def offset(self) -> Tensor | None:
         if self._offset is None:
             x = self.x.detach()
-            mean = x.mean(dim=0)
+            mean = panels.column_means(x)
             sample = x[:: max(1, x.size(0) // 1000)]
             # Compiled code cannot ask, and moving them is never wrong.
             far = torch.compiler.is_compiling() or bool(
-                mean.square().sum() > 4.0 * (sample - mean).square().sum(dim=1).mean()
+                mean.square().sum() > 4.0 * panels.mean((sample - mean).square().sum(dim=1))
             )
             self._offset = (mean if far else None,)
         return self._offset[0]
@@ -86,7 +86,7 @@ class DenseFeatures(Features):
     def detach(self) -> DenseFeatures:
         return DenseFeatures(self.x.detach(), self.origin, self._offset)
 
-    def leaves(self) -> DenseFeatures:
+    def fresh_leaves(self) -> DenseFeatures:
         return DenseFeatures(self.x.detach().requires_grad_(self.requires_grad), self.origin, self._offset)
 
     def inputs(self) -> list[Tensor]:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.features import Features
 from torch_gckm.kernels.kernel import LeafKernel
-from torch_gckm.numerics import check_finite
 
 KernelFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -60,7 +60,7 @@ class Precomputed(LeafKernel):
             raise InvalidInputError(f"a precomputed kernel must be a square matrix, got shape {tuple(matrix.shape)}")
         if not matrix.is_floating_point():
             matrix = matrix.to(torch.get_default_dtype())
-        check_finite(matrix, "the precomputed kernel")
+        panels.check_finite(matrix, "the precomputed kernel")
         gap = (matrix - matrix.t()).abs()
         scale = matrix.abs().max()
         if float(gap.max()) > 1e3 * torch.finfo(matrix.dtype).eps * float(scale):
@@ -78,15 +78,15 @@ class Precomputed(LeafKernel):
         if x.size(1) != 1:
             raise InvalidInputError(f"a precomputed kernel reads row numbers from one column, got {x.size(1)} columns")
         numbers = x[:, 0].round().long()
-        if x.size(0) and bool((x[:, 0] - numbers).abs().max() > 1e-3):
+        if x.size(0) and panels.largest((x[:, 0] - numbers).abs()) > 1e-3:
             raise InvalidInputError(
                 "a precomputed kernel reads row numbers, but its features are not whole numbers; "
                 "row numbers must not be aggregated: use aggregation='none'"
             )
-        if x.size(0) and not 0 <= int(numbers.min()) <= int(numbers.max()) < self.matrix.size(0):
-            raise InvalidInputError(
-                f"row numbers must lie in [0, {self.matrix.size(0)}), got {int(numbers.min())} to {int(numbers.max())}"
-            )
+        if x.size(0):
+            low, high = int(panels.smallest(numbers)), int(panels.largest(numbers))
+            if not 0 <= low <= high < self.matrix.size(0):
+                raise InvalidInputError(f"row numbers must lie in [0, {self.matrix.size(0)}), got {low} to {high}")
         return numbers
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:
@@ -97,6 +97,9 @@ class Precomputed(LeafKernel):
 
     def arguments(self) -> dict[str, Any]:
         return {"matrix": self.matrix}
+
+    def key(self) -> tuple[object, ...]:
+        return (*super().key(), id(self.matrix), self.matrix._version)
 
     def extra_repr(self) -> str:
         return f"Precomputed({self.matrix.size(0)} x {self.matrix.size(1)})"
@@ -134,11 +137,8 @@ class Custom(LeafKernel):
         blocks = a.dense().split(self.diagonal_block)
         return torch.cat([self.function(block, block).diagonal() for block in blocks])
 
-    def config(self) -> dict[str, Any]:
-        raise InvalidInputError(
-            f"{self!r} is a Python function and cannot be written to a file that loads without executing code; "
-            "save model.state_dict() instead"
-        )
+    def arguments(self) -> dict[str, Any]:
+        return {"function": getattr(self.function, "__qualname__", repr(self.function))}
 
     def extra_repr(self) -> str:
         return f"Custom({getattr(self.function, '__name__', repr(self.function))})"

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.features import DEFAULT_VIEW, Features
-from torch_gckm.kernels.kernel import Auto, LeafKernel
+from torch_gckm.kernels.kernel import Automatic, LeafKernel
 
 _ROUNDING = 1e-14  # What double precision leaves of the variance of equal rows, relative to their squared norm.
 
@@ -39,14 +40,11 @@ def squared_distance(a: Features, b: Features) -> Tensor:
 
 def total_variance(a: Features) -> Tensor:
     """The number of columns times their mean variance: half the mean squared distance of two rows."""
-    sq_norm = torch.zeros((), dtype=torch.float64, device=a.device)
-    total = torch.zeros(a.num_columns, dtype=torch.float64, device=a.device)
-    for block in a.blocks(1):
-        wide = a.block(block).to(torch.float64).view(DEFAULT_VIEW)
-        sq_norm += wide.sq_norm().sum()
-        total += wide.mean() * wide.num_rows
-    energy = sq_norm / a.num_rows
-    variance = energy - (total / a.num_rows).square().sum()
+    wide = (a.block(block).to(torch.float64).view(DEFAULT_VIEW) for block in a.blocks(1))
+    # The sum of squared norms, and the sum of the rows.
+    sums = panels.accumulate(torch.cat([part.sq_norm().sum().view(1), part.mean() * part.num_rows]) for part in wide)
+    energy = sums[0] / a.num_rows
+    variance = energy - (sums[1:] / a.num_rows).square().sum()
     return torch.where(variance > _ROUNDING * energy, variance, 0.0)
 
 
@@ -56,7 +54,7 @@ class DistanceKernel(LeafKernel):
     bandwidth: str
     """The name of the hyperparameter that scales the distance."""
 
-    def __init__(self, value: float | Auto, learnable: bool, scale: float) -> None:
+    def __init__(self, value: float | Automatic, learnable: bool, scale: float) -> None:
         super().__init__()
         self.learnable, self.scale = learnable, scale
         self.automatic = value == "auto"
@@ -112,7 +110,7 @@ class RBF(DistanceKernel):
 
     bandwidth = "sigma2"
 
-    def __init__(self, sigma2: float | Auto = "auto", learnable: bool = False, scale: float = 1.0) -> None:
+    def __init__(self, sigma2: float | Automatic = "auto", learnable: bool = False, scale: float = 1.0) -> None:
         super().__init__(sigma2, learnable, scale)
 
     def profile(self, squared: Tensor) -> Tensor:
@@ -133,7 +131,7 @@ class Laplacian(DistanceKernel):
 
     bandwidth = "sigma"
 
-    def __init__(self, sigma: float | Auto = "auto", learnable: bool = False, scale: float = 1.0) -> None:
+    def __init__(self, sigma: float | Automatic = "auto", learnable: bool = False, scale: float = 1.0) -> None:
         super().__init__(sigma, learnable, scale)
 
     def profile(self, squared: Tensor) -> Tensor:
@@ -156,7 +154,7 @@ class Matern(DistanceKernel):
     bandwidth = "sigma"
 
     def __init__(
-        self, nu: float = 1.5, sigma: float | Auto = "auto", learnable: bool = False, scale: float = 1.0
+        self, nu: float = 1.5, sigma: float | Automatic = "auto", learnable: bool = False, scale: float = 1.0
     ) -> None:
         if nu not in (0.5, 1.5, 2.5):
             raise InvalidInputError(f"'nu' of Matern must be 0.5, 1.5 or 2.5, got {nu!r}")

@@ -14,11 +14,11 @@ from typing import Union
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import ViewError
 from torch_gckm.kernels.origin import Index, Origin
 
 DEFAULT_VIEW = "h"
-_BLOCK_ENTRIES = 2**21  # Arrays of this size stay in the allocator's hands; larger ones are mapped anew each time.
 FeaturesLike = Union[Tensor, "Rows", Mapping[str, Union[Tensor, "Features"]]]
 
 
@@ -58,7 +58,7 @@ class Rows(ABC):
         """The same rows, cut from the autograd graph."""
 
     @abstractmethod
-    def leaves(self) -> Rows:
+    def fresh_leaves(self) -> Rows:
         """The same rows as a new start for gradients, where gradients flow to them."""
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Rows(ABC):
     @property
     def block_entries(self) -> int:
         """How many kernel values to evaluate at a time."""
-        return _BLOCK_ENTRIES
+        return panels.BLOCK_ENTRIES
 
     @property
     def row_entries(self) -> int:
@@ -80,14 +80,16 @@ class Rows(ABC):
         return 1
 
     def blocks(self, width: int) -> Iterator[slice]:
-        """Slices that cover all rows, such that ``width`` values a row make an array of moderate size."""
-        step = max(1, self.block_entries // max(width, self.row_entries))
-        for start in range(0, self.num_rows, step):
-            yield slice(start, min(start + step, self.num_rows))
+        """Slices that cover all rows, such that ``width`` values per row make an array of moderate size."""
+        return panels.blocks(self.num_rows, max(width, self.row_entries), self.block_entries)
 
     def block(self, block: slice) -> Rows:
         """The rows of one slice; these rows themselves if it covers them all."""
         return self if block == slice(0, self.num_rows) else self.rows(block)
+
+    def same_as(self, other: Rows) -> bool:
+        """Whether these are the very same features, which are never written to."""
+        return self is other
 
     def tensors(self, names: Iterable[str]) -> dict[str, Tensor]:
         """The named views as plain tensors, to be stored."""
@@ -124,7 +126,7 @@ class Features(Rows):
     def detach(self) -> Features: ...
 
     @abstractmethod
-    def leaves(self) -> Features: ...
+    def fresh_leaves(self) -> Features: ...
 
     @abstractmethod
     def mean(self) -> Tensor:

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, ZeroRowError
 from torch_gckm.kernels.features import Features
-from torch_gckm.kernels.kernel import Auto, LeafKernel
+from torch_gckm.kernels.kernel import Automatic, LeafKernel
 
 
 class Linear(LeafKernel):
@@ -32,7 +33,9 @@ class Polynomial(LeafKernel):
         scale: Multiplies an automatic :math:`t`.
     """
 
-    def __init__(self, degree: int = 2, t: float | Auto = 1.0, learnable: bool = False, scale: float = 1.0) -> None:
+    def __init__(
+        self, degree: int = 2, t: float | Automatic = 1.0, learnable: bool = False, scale: float = 1.0
+    ) -> None:
         super().__init__()
         if degree != int(degree) or degree < 1:
             raise InvalidInputError(f"'degree' of {type(self).__name__} must be a positive integer, got {degree!r}")
@@ -49,7 +52,7 @@ class Polynomial(LeafKernel):
         # As for bandwidths: a learned value is only started automatically.
         if not self.automatic or (self.learnable and self.is_fitted):
             return
-        mean = a.detach().sq_norm().double().mean()
+        mean = panels.mean(a.detach().sq_norm().double())
         if not float(mean) > 0.0:
             raise InvalidInputError(f"'t' of {type(self).__name__} cannot be chosen automatically: all rows are zero")
         self._set_positive("t", self.scale * mean.sqrt())
@@ -95,9 +98,9 @@ class Cosine(LeafKernel):
 def _inverse_norm(a: Features) -> Tensor:
     squared = a.sq_norm()
     zero = squared == 0
-    if bool(zero.any()):
+    if panels.holds_somewhere(zero):
         raise ZeroRowError(
-            f"the cosine kernel has no value for {int(zero.sum())} rows of zeros (first: row "
-            f"{int(zero.nonzero()[0])}); drop these nodes, add a constant feature or use NormalizedPolynomial"
+            f"the cosine kernel has no value for {panels.count(zero)} rows of zeros (first: row "
+            f"{panels.first(zero)}); drop these nodes, add a constant feature or use NormalizedPolynomial"
         )
     return squared.rsqrt()

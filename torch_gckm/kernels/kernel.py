@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
@@ -15,10 +15,10 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.features import DEFAULT_VIEW, Features, FeaturesLike, Rows
 from torch_gckm.kernels.views import as_rows
 
-Auto = Literal["auto"]
+Automatic = Literal["auto"]
 
 
-class Kernel(torch.nn.Module):
+class Kernel(torch.nn.Module, ABC):
     r"""A kernel function :math:`k(a_u, a_v)` on rows of features.
 
     Kernels are modules: hyperparameters are buffers, or parameters if they are
@@ -85,6 +85,10 @@ class Kernel(torch.nn.Module):
         """Whether the kernel has parameters that take part in training."""
         return any(p.requires_grad for p in self.parameters())
 
+    def key(self) -> tuple[object, ...]:
+        """What its values depend on, to be compared: kinds, views and hyperparameters as they are now."""
+        return (type(self), *(leaf.key() for leaf in self.leaves()))
+
     def fit(self, a: FeaturesLike) -> Kernel:
         """Set automatic hyperparameters from the features; does nothing where all are given."""
         rows = as_rows(a)
@@ -147,6 +151,10 @@ class LeafKernel(Kernel):
     def config(self) -> dict[str, Any]:
         return {"kind": type(self).__name__, "view": self.view, "arguments": self.arguments()}
 
+    def key(self) -> tuple[object, ...]:
+        numbers = (self._number(name) for name in sorted(self._hyperparameters))
+        return (type(self), self.view, *numbers)
+
     @property
     def is_fitted(self) -> bool:
         return not self._unset  # Not a look at numbers, which would end a compiled graph.
@@ -162,7 +170,7 @@ class LeafKernel(Kernel):
         on = "" if self.view == DEFAULT_VIEW else f".on({self.view!r})"
         return f"{type(self).__name__}({text}){on}"
 
-    def _hyperparameter(self, name: str, value: float | Auto, learnable: bool) -> None:
+    def _hyperparameter(self, name: str, value: float | Automatic, learnable: bool) -> None:
         """Register a positive number: a buffer, or the exponential of a parameter if it is learned.
 
         It is kept in double precision whatever the features are, so that a
@@ -210,9 +218,7 @@ class LeafKernel(Kernel):
         raw = self._parameters.get(f"log_{name}")
         old, new = (getattr(self, name), value) if raw is None else (raw, value.log())
         with torch.no_grad():
-            new = new.to(old)
-            if not torch.equal(old, new):  # Written to, it would seem another kernel to what remembers results.
-                old.copy_(new)
+            old.copy_(new)
         self._unset -= {name}
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
@@ -220,21 +226,25 @@ class LeafKernel(Kernel):
         self._unset = frozenset(name for name in self._hyperparameters if math.isnan(self._number(name)))
 
 
-class Sum(Kernel):
-    """The sum of two kernels."""
+class Pair(Kernel):
+    """Two kernels, combined entry by entry."""
 
-    symbol = "+"
+    symbol: str
 
     def __init__(self, left: Kernel, right: Kernel) -> None:
         super().__init__()
         self.left, self.right = left, right
         self.is_psd = left.is_psd and right.is_psd
 
+    @abstractmethod
+    def combine(self, left: Tensor, right: Tensor) -> Tensor:
+        """The values of the pair from those of its kernels."""
+
     def evaluate(self, a: Rows, b: Rows) -> Tensor:
-        return self.left.evaluate(a, b) + self.right.evaluate(a, b)
+        return self.combine(self.left.evaluate(a, b), self.right.evaluate(a, b))
 
     def diagonal(self, a: Rows) -> Tensor:
-        return self.left.diagonal(a) + self.right.diagonal(a)
+        return self.combine(self.left.diagonal(a), self.right.diagonal(a))
 
     def leaves(self) -> Iterator[LeafKernel]:
         yield from self.left.leaves()
@@ -247,16 +257,22 @@ class Sum(Kernel):
         return f"({self.left!r} {self.symbol} {self.right!r})"
 
 
-class Product(Sum):
+class Sum(Pair):
+    """The sum of two kernels."""
+
+    symbol = "+"
+
+    def combine(self, left: Tensor, right: Tensor) -> Tensor:
+        return left + right
+
+
+class Product(Pair):
     """The elementwise product of two kernels, over one view or over several."""
 
     symbol = "*"
 
-    def evaluate(self, a: Rows, b: Rows) -> Tensor:
-        return self.left.evaluate(a, b) * self.right.evaluate(a, b)
-
-    def diagonal(self, a: Rows) -> Tensor:
-        return self.left.diagonal(a) * self.right.diagonal(a)
+    def combine(self, left: Tensor, right: Tensor) -> Tensor:
+        return left * right
 
 
 class Scaled(Kernel):
@@ -277,6 +293,9 @@ class Scaled(Kernel):
 
     def leaves(self) -> Iterator[LeafKernel]:
         return self.kernel.leaves()
+
+    def key(self) -> tuple[object, ...]:
+        return (*super().key(), self.scale)
 
     def config(self) -> dict[str, Any]:
         return {"kind": "Scaled", "kernel": self.kernel.config(), "scale": self.scale}

@@ -8,7 +8,7 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.discrete import Categorical, Custom, KernelFunction, Precomputed
 from torch_gckm.kernels.distance import RBF, Laplacian, Matern
 from torch_gckm.kernels.inner import Cosine, Linear, NormalizedPolynomial, Polynomial
-from torch_gckm.kernels.kernel import Kernel, LeafKernel, Product, Scaled, Sum
+from torch_gckm.kernels.kernel import Kernel, LeafKernel, Pair, Product, Scaled, Sum
 
 KernelLike = Union[str, Kernel, KernelFunction]
 
@@ -23,7 +23,7 @@ _BY_NAME: dict[str, type[LeafKernel]] = {
     "categorical": Categorical,
 }
 _BY_KIND: dict[str, type[LeafKernel]] = {kind.__name__: kind for kind in (*_BY_NAME.values(), Precomputed)}
-_PAIRS: dict[str, type[Sum]] = {"Sum": Sum, "Product": Product}
+_PAIRS: dict[str, type[Pair]] = {"Sum": Sum, "Product": Product}
 
 
 def as_kernel(kernel: KernelLike) -> Kernel:
@@ -46,6 +46,11 @@ def kernel_from_config(config: dict[str, Any]) -> Kernel:
         return _PAIRS[kind](kernel_from_config(config["left"]), kernel_from_config(config["right"]))
     if kind == "Scaled":
         return Scaled(kernel_from_config(config["kernel"]), config["scale"])
+    if kind == "Custom":
+        raise InvalidInputError(
+            f"the kernel '{config['arguments']['function']}' is a Python function and cannot be written to a file that "
+            "loads without executing code; save model.state_dict() instead"
+        )
     if kind not in _BY_KIND:
         raise InvalidInputError(
             f"the kernel '{kind}' is not one of {sorted(_BY_KIND)}; models are saved with these and their combinations"

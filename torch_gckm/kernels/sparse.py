@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.dense import DenseFeatures
 from torch_gckm.kernels.features import Features
 from torch_gckm.kernels.origin import Index, Origin
+from torch_gckm.layouts import from_scipy, to_scipy
 
-SPARSE_BELOW = 0.02  # The share of nonzero features below which sparse products are faster.
 _BLOCK_ENTRIES = 2**26  # Seen whole, the two sparse factors do much less work than their product does.
-
-
-def to_csr(x: Tensor) -> Tensor:
-    """A matrix of any layout as a CSR tensor."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*Sparse (CSR|CSC) tensor support is in beta.*")
-        return x if x.layout == torch.sparse_csr else x.to_sparse_csr()
-
-
-def prefers_sparse(x: Tensor) -> bool:
-    """Whether a dense matrix has so few nonzero entries that products with it are faster as a sparse one."""
-    if x.requires_grad or x.device.type != "cpu" or x.numel() < 2**20:
-        return False
-    return int(torch.count_nonzero(x)) < SPARSE_BELOW * x.numel()
-
-
-def _to_scipy(x: Tensor) -> Any:
-    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
-    return csr_matrix(parts, shape=tuple(x.shape))
-
-
-def _from_scipy(x: Any) -> Tensor:
-    x.sort_indices()
-    indices = (torch.from_numpy(x.indptr.astype(np.int64)), torch.from_numpy(x.indices.astype(np.int64)))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*Sparse CSR tensor support is in beta.*")
-        return torch.sparse_csr_tensor(*indices, torch.from_numpy(x.data), size=x.shape, check_invariants=False)
 
 
 class SparseFeatures(Features):
@@ -82,10 +51,10 @@ class SparseFeatures(Features):
         """The rows themselves, a CSR tensor."""
         if self._product is None:
             assert self.operator is not None
-            left, right = _to_scipy(self.operator), _to_scipy(self.matrix)
+            left, right = to_scipy(self.operator), to_scipy(self.matrix)
             for _ in range(self.hops):
                 right = left @ right
-            self._product = _from_scipy(right)
+            self._product = from_scipy(right)
         return self._product
 
     def dot(self, other: Features) -> Tensor:
@@ -107,13 +76,13 @@ class SparseFeatures(Features):
 
     def rows(self, index: Index) -> Features:
         origin = self.origin.pick(index)
-        picked = _to_scipy(self.product)[index if isinstance(index, slice) else index.numpy()]
+        picked = to_scipy(self.product)[index if isinstance(index, slice) else index.numpy()]
         if isinstance(index, slice):  # A block of many rows stays sparse; a few rows are what others are compared with.
-            return SparseFeatures(_from_scipy(picked), origin=origin)
+            return SparseFeatures(from_scipy(picked), origin=origin)
         return DenseFeatures(torch.from_numpy(picked.toarray()), origin)
 
     def mean(self) -> Tensor:
-        return torch.from_numpy(np.asarray(_to_scipy(self.product).mean(axis=0)).reshape(-1)).to(self.dtype)
+        return torch.from_numpy(np.asarray(to_scipy(self.product).mean(axis=0)).reshape(-1)).to(self.dtype)
 
     def to(self, dtype: torch.dtype) -> SparseFeatures:
         if dtype == self.dtype:
@@ -128,7 +97,7 @@ class SparseFeatures(Features):
     def detach(self) -> SparseFeatures:
         return self
 
-    def leaves(self) -> SparseFeatures:
+    def fresh_leaves(self) -> SparseFeatures:
         return self
 
     def inputs(self) -> list[Tensor]:

@@ -11,7 +11,8 @@ from torch_gckm.errors import InvalidInputError, ViewError
 from torch_gckm.kernels.dense import DenseFeatures
 from torch_gckm.kernels.features import Features, FeaturesLike, Rows
 from torch_gckm.kernels.origin import Index
-from torch_gckm.kernels.sparse import SparseFeatures, to_csr
+from torch_gckm.kernels.sparse import SparseFeatures
+from torch_gckm.layouts import to_csr
 
 
 class Views(Rows):
@@ -46,11 +47,14 @@ class Views(Rows):
     def detach(self) -> Views:
         return Views({name: x.detach() for name, x in self.views.items()})
 
-    def leaves(self) -> Views:
-        return Views({name: x.leaves() for name, x in self.views.items()})
+    def fresh_leaves(self) -> Views:
+        return Views({name: x.fresh_leaves() for name, x in self.views.items()})
 
     def inputs(self) -> list[Tensor]:
         return [tensor for x in self.views.values() for tensor in x.inputs()]
+
+    def same_as(self, other: Rows) -> bool:
+        return isinstance(other, Views) and self.views == other.views  # Features are compared by identity.
 
     def view(self, name: str) -> Features:
         if name not in self.views:

@@ -9,7 +9,7 @@ from torch_gckm.manifold.stiefel import (
     orthogonality_error,
     random_stiefel,
 )
-from torch_gckm.numerics import orthonormalize
+from torch_gckm.panels import orthonormalize
 
 __all__ = [
     "SkewFactors",

@@ -11,13 +11,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.numerics import double_gram, one_norm_estimate, orthonormalize, row_dots
+from torch_gckm.panels import orthonormalize, row_dots
 
 
 def orthogonality_error(x: Tensor) -> Tensor:
     r"""The largest entry of :math:`|X'X - I|`."""
-    gram = double_gram(x.detach())
+    gram = panels.double_gram(x.detach())
     return (gram - torch.eye(x.size(1), dtype=gram.dtype, device=x.device)).abs().max()
 
 
@@ -56,10 +57,9 @@ def random_stiefel(
     """
     if not 0 < num_columns <= num_rows - centred:
         raise InvalidInputError(f"{num_columns} orthonormal columns do not fit into {num_rows} rows")
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(num_rows, num_columns, generator=generator, dtype=torch.float64)
+    x = panels.random_normal(num_rows, num_columns, seed)
     if centred:
-        x -= x.mean(dim=0)
+        x = panels.centred(x)
     return orthonormalize(x).to(dtype=dtype or torch.get_default_dtype(), device=device)
 
 
@@ -78,7 +78,7 @@ class SkewFactors:
     @cached_property
     def products(self) -> tuple[Tensor, Tensor, Tensor]:
         """The inner products ``X'X``, ``X'P`` and ``P'P``, each ``[s, s]``."""
-        return self.x.t() @ self.x, self.x.t() @ self.p, self.p.t() @ self.p
+        return panels.cross(self.x, self.x), panels.cross(self.x, self.p), panels.cross(self.p, self.p)
 
     def tangent(self) -> Tensor:
         r"""The direction :math:`\rho W X = P X'X - X P'X` at :math:`X`, with orthonormal :math:`X`."""
@@ -86,7 +86,7 @@ class SkewFactors:
 
     def matmul(self, v: Tensor) -> Tensor:
         r""":math:`W v` for a vector or a thin matrix."""
-        return (self.p @ (self.x.t() @ v) - self.x @ (self.p.t() @ v)) / self.rho
+        return (self.p @ panels.cross(self.x, v) - self.x @ panels.cross(self.p, v)) / self.rho
 
     def one_norm(self) -> Tensor:
         r"""An estimate of :math:`\|W\|_1`, from products with the factors.
@@ -96,7 +96,9 @@ class SkewFactors:
         _, xp, pp = self.products
         # The columns are P x_j - X p_j; with X'X = I their norms take two products.
         column_energy = row_dots(self.x, torch.addmm(self.x @ pp, self.p, xp, alpha=-2.0)) + row_dots(self.p, self.p)
-        return one_norm_estimate(self.matmul, lambda v: -self.matmul(v), like=self.x, start=column_energy.argmax())
+        return panels.one_norm_estimate(
+            self.matmul, lambda v: -self.matmul(v), like=self.x, start=panels.place_of_largest(column_energy)
+        )
 
 
 def cayley_step(w: SkewFactors, alpha: Tensor) -> Tensor:

@@ -1,8 +1,21 @@
-"""Layers: aggregation, the kernel machine layer, the readout, and the deep model made of them."""
+"""Layers: the kernel machine layer, several of them, the readout, and the deep model made of them."""
 
-from torch_gckm.nn.aggregation import Aggregation
+from torch_gckm.graph import Propagation
 from torch_gckm.nn.gckm import GCKM
 from torch_gckm.nn.gckm_conv import GCKMConv
+from torch_gckm.nn.inductive import InductiveGCKM
+from torch_gckm.nn.kernel_layers import KernelLayers
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
+from torch_gckm.nn.settings import LayerSettings, ModelSettings, ReadoutSettings
 
-__all__ = ["Aggregation", "GCKM", "GCKMConv", "SemiSupRKMReadout"]
+__all__ = [
+    "GCKM",
+    "GCKMConv",
+    "InductiveGCKM",
+    "KernelLayers",
+    "LayerSettings",
+    "ModelSettings",
+    "Propagation",
+    "ReadoutSettings",
+    "SemiSupRKMReadout",
+]

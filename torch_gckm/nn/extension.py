@@ -1,49 +1,37 @@
-"""What a fitted layer says about nodes it has not seen."""
+"""What a fitted layer or readout predicts for nodes that it has not seen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.gram import Gram
 from torch_gckm.kernels import Kernel, Rows
-from torch_gckm.nn.support import Support
+from torch_gckm.nn.record import Record
 
 
-class Extension(torch.nn.Module):
+class Extension(Record):
     r"""A function of nodes, made of kernel values with some fitted ones: :math:`f(v) = \sum_s k(v, s) w_s + c`.
 
     With a low-rank kernel matrix the fitted nodes are its landmarks, so a value costs the same whatever the size
     of the graph that was fitted. It needs nothing else of that graph.
+
+    Args:
+        views: The features of the fitted nodes by view, ``[m, d]`` each.
+        weights: The weights :math:`w`, ``[m, c]``.
+        offset: The constant :math:`c`, ``[c]``.
     """
 
     weights: Tensor
     offset: Tensor
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.support = Support()
-        self.register_buffer("weights", torch.empty(0, 0, dtype=torch.float64))
-        self.register_buffer("offset", torch.empty(0, dtype=torch.float64))
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, tensors: dict[str, Tensor], weights: Tensor, offset: Tensor) -> Extension:
-        """From features of the fitted nodes and their weights.
-
-        Args:
-            tensors: The features by view, ``[m, d]`` each.
-            weights: The weights :math:`w`, ``[m, c]``.
-            offset: The constant :math:`c`, ``[c]``.
-        """
-        extension = cls()
-        extension.support.set(tensors)
-        extension.weights, extension.offset = weights.double(), offset.double()
-        return extension
+    def __init__(self, views: Mapping[str, Tensor], weights: Tensor, offset: Tensor) -> None:
+        super().__init__({"weights": weights.double(), "offset": offset.double()}, views)
 
     @torch.no_grad()
     def forward(self, kernel: Kernel, rows: Rows, progress: str | None = None) -> Tensor:
@@ -54,8 +42,8 @@ class Extension(torch.nn.Module):
             rows: The features of the nodes.
             progress: The title of a progress bar; ``None`` shows none.
         """
-        marks, weights, offset = self.support.rows().to(torch.float64), self.weights.double(), self.offset.double()
-        result = torch.empty(rows.num_rows, self.weights.size(1), dtype=rows.dtype, device=rows.device)
+        marks, weights, offset = self.rows().to(torch.float64), self.weights.double(), self.offset.double()
+        result = torch.empty(rows.num_rows, weights.size(1), dtype=rows.dtype, device=rows.device)
         with tqdm(total=rows.num_rows, desc=progress, unit="node", unit_scale=True, disable=progress is None) as bar:
             for block in rows.blocks(max(1, marks.num_rows)):
                 part = rows.block(block)
@@ -63,15 +51,40 @@ class Extension(torch.nn.Module):
                 bar.update(part.num_rows)
         return result
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        for name in ("weights", "offset"):
-            loaded = state_dict.get(prefix + name)
-            if loaded is not None:
-                setattr(self, name, torch.empty_like(loaded))
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
-    def extra_repr(self) -> str:
-        return f"{self.weights.size(0)} nodes, {self.weights.size(1)} values"
+def layer_extension(gram: Gram, rows: Rows, h: Tensor) -> Extension:
+    r"""The out-of-sample map of a layer, :math:`\hat H = (K_{new} H_c - \frac1n 1 1' K H_c) (H' K_c H)^{-1}`.
+
+    Args:
+        gram: The layer's kernel matrix in double precision.
+        rows: The features that it was made of, as they are to be kept.
+        h: The dual variables :math:`H`, ``[n, s]``.
+    """
+    centred = panels.centred(h.detach().double())
+    product = gram.matmul(centred)
+    spectrum = panels.cross(centred, product)
+    nodes, weights = gram.representer(centred)
+    mean = panels.column_means(product).unsqueeze(0)
+    turned, offset = (torch.linalg.solve(spectrum, values, left=False) for values in (weights, mean))
+    return Extension(_views(gram, rows, nodes), turned, -offset[0])
+
+
+def readout_extension(gram: Gram, rows: Rows, alpha: Tensor, bias: Tensor, eta: float) -> Extension:
+    r"""The out-of-sample map of a readout, :math:`K_{new} a / \eta + b`.
+
+    Args:
+        gram: The readout's kernel matrix in double precision.
+        rows: The features that it was made of, as they are to be kept.
+        alpha: The dual variables :math:`a`, ``[n, p]``.
+        bias: The bias :math:`b`, ``[p]``.
+        eta: The regularisation :math:`\eta`.
+    """
+    nodes, weights = gram.representer(alpha.double())
+    return Extension(_views(gram, rows, nodes), weights / eta, bias)
+
+
+def _views(gram: Gram, rows: Rows, nodes: Tensor | None) -> dict[str, Tensor]:
+    return (rows if nodes is None else rows.rows(nodes)).tensors(gram.kernel.views)
 
 
 def check_known(known: Tensor, fitted: int, num_nodes: int) -> None:
@@ -79,5 +92,6 @@ def check_known(known: Tensor, fitted: int, num_nodes: int) -> None:
     is_index = isinstance(known, Tensor) and not known.is_floating_point() and known.dtype != torch.bool
     if not is_index or known.shape != (fitted,):
         raise InvalidInputError(f"'known' must be integers [{fitted}], the place of each fitted node")
-    if not 0 <= int(known.min()) <= int(known.max()) < num_nodes or known.unique().numel() < fitted:
+    low, high = int(panels.smallest(known)), int(panels.largest(known))
+    if not 0 <= low <= high < num_nodes or known.unique().numel() < fitted:
         raise InvalidInputError(f"'known' must name {fitted} different nodes of the {num_nodes} of the new graph")

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from torch_gckm.cache import LastCall
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, NotFittedError
-from torch_gckm.gram import Gram, GramLike, ReadoutProblem, ReadoutSolution, as_gram
-from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows
-from torch_gckm.nn.coding import CodeLike, class_codes, decode
-from torch_gckm.nn.extension import Extension
-from torch_gckm.nn.fitted import FittedModule
-from torch_gckm.nn.labels import ClassWeight, balance, parse_labels
-from torch_gckm.nn.leave_out import places_of, withhold_groups, withhold_one
-from torch_gckm.numerics import check_finite
+from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
+from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows, kernel_from_config
+from torch_gckm.nn.layer_map import ReadoutMap
+from torch_gckm.nn.readout_fit import ReadoutFit
+from torch_gckm.nn.record import resize, write
+from torch_gckm.nn.settings import ReadoutSettings
+from torch_gckm.readout import (
+    ClassWeight,
+    CodeLike,
+    ReadoutProblem,
+    Targets,
+    class_codes,
+    decode,
+    dual_objective,
+    solve,
+)
 
 
-class SemiSupRKMReadout(FittedModule):
+class SemiSupRKMReadout(torch.nn.Module):
     r"""The semi-supervised restricted kernel machine from the `"Unsupervised Neighborhood Propagation
     Kernel Layers for Semi-supervised Node Classification" <https://arxiv.org/abs/2301.13764>`_ paper.
 
@@ -59,18 +67,11 @@ class SemiSupRKMReadout(FittedModule):
 
     Attributes:
         h: The dual variables :math:`H = R^{-1} a`, ``[n, p]``, a Parameter written by the solve.
-        bias: The bias :math:`b`, ``[p]``.
-        scores: The scores of the last solve, ``[n, p]``.
+        fitted: The rest of what the solve found, a :class:`~torch_gckm.nn.readout_fit.ReadoutFit`; ``None`` before.
     """
 
-    fitted_tensors = ("h", "alpha", "bias", "scores", "label_weight", "label_class", "landmarks")
-    alpha: Tensor
-    bias: Tensor
-    scores: Tensor
     codes: Tensor
-    label_weight: Tensor
-    label_class: Tensor
-    landmarks: Tensor
+    fitted: ReadoutFit | None
 
     def __init__(
         self,
@@ -92,47 +93,49 @@ class SemiSupRKMReadout(FittedModule):
                 raise InvalidInputError(f"'{name}' must be positive, got {value}")
         if class_weight not in (None, "balanced"):
             raise InvalidInputError(f"'class_weight' must be None or 'balanced', got {class_weight!r}")
-        self.in_channels, self.out_channels, self.class_weight = in_channels, out_channels, class_weight
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.class_weight, self.code = class_weight, code
         self.eta, self.lambda1, self.lambda2 = float(eta), float(lambda1), float(lambda2)
         self.kernel = as_kernel(kernel)
         self.gram = as_gram(gram)
         self.register_buffer("codes", class_codes(code, out_channels))
-        width = self.codes.size(1)
-        self.h = torch.nn.Parameter(torch.empty(0, width), requires_grad=False)
-        self.register_buffer("alpha", torch.empty(0, width))
-        self.register_buffer("bias", torch.empty(0))
-        self.register_buffer("scores", torch.empty(0, width))
-        self.register_buffer("label_weight", torch.empty(0))
-        self.register_buffer("label_class", torch.empty(0, dtype=torch.long))
-        self.register_buffer("landmarks", torch.empty(0, dtype=torch.long))
-        self._gram_cache: LastCall[Gram] = LastCall()
-        self._solution: ReadoutSolution | None = None
-        self._solved: tuple[Gram, tuple[float, ...]] | None = None
+        self.h = torch.nn.Parameter(torch.empty(0, self.codes.size(1)), requires_grad=False)
+        self.register_module("fitted", None)
 
     def reset_parameters(self) -> None:
         """Forget the fit."""
-        for name in self.fitted_tensors:
-            tensor = getattr(self, name)
-            self._store(name, tensor.new_empty((0, *tensor.shape[1:])))
-        self.support.set({})
-        self._described = None
-        self._gram_cache.clear()
-        self._solution = self._solved = None
+        self.fitted = None
+        write(self.h, self.h.new_empty(0, self.codes.size(1)))
 
     @property
     def is_fitted(self) -> bool:
         """Whether the linear system has been solved for some labels."""
-        return not self.support.is_empty
+        return self.fitted is not None
+
+    @property
+    def scores(self) -> Tensor:
+        """The scores of the last solve, ``[n, p]``."""
+        return self.fit.scores
+
+    @property
+    def bias(self) -> Tensor:
+        """The bias of the last solve, ``[p]``."""
+        return self.fit.bias
+
+    @property
+    def labelled(self) -> Tensor:
+        """The labelled nodes of the last solve, in increasing order."""
+        return self.fit.labelled
+
+    @property
+    def fit(self) -> ReadoutFit:
+        """What the last solve found; raises if there was none."""
+        if self.fitted is None:
+            raise NotFittedError("the readout is not fitted; call readout(h, y, train_mask) first")
+        return self.fitted
 
     def forward(
-        self,
-        h: FeaturesLike,
-        y: Tensor,
-        train_mask: Tensor | None = None,
-        *,
-        split: int | None = None,
-        keep_landmarks: bool = False,
-        keep_gram: bool = False,
+        self, h: FeaturesLike, y: Tensor, train_mask: Tensor | None = None, *, split: int | None = None
     ) -> Tensor:
         """Solve for the scores of all nodes.
 
@@ -142,40 +145,37 @@ class SemiSupRKMReadout(FittedModule):
             train_mask: Which labels to use: boolean, node indices, or non-negative
                 weights. ``None`` uses every ``y >= 0``.
             split: The column to use of a mask ``[n, splits]``.
-            keep_landmarks: Use the landmarks of the last solve again, if the kernel matrix has any.
-            keep_gram: Use the kernel matrix of the last solve again; only labels have changed since.
         """
         rows = self._checked(h)
-        labels = parse_labels(y.to(rows.device), train_mask, rows.num_rows, self.out_channels, split)
-        if self.class_weight == "balanced":
-            labels = balance(labels)
-        self._solution = self._solved = None  # Their arrays are large: free them before making new ones.
-        if not keep_gram:
-            self._gram_cache.clear()
-        self.kernel.fit(rows)
-        problem = self._problem(labels.weight, labels.classes)
-        if not ((keep_landmarks or keep_gram) and self.label_class.numel() == rows.num_rows):
-            self._store("landmarks", self.landmarks.new_empty(0))
-        tracked = torch.is_grad_enabled() and (rows.requires_grad or self.kernel.is_learned)
-        gram = self._gram_of(rows) if tracked else self._constant_gram(rows)
-        solution = gram.solve_readout(problem)
-        marks = gram.landmarks
-        self._described = gram.describe()
-        self._store("landmarks", self.landmarks.new_empty(0) if marks is None else marks)
-        self._store("label_weight", labels.weight)
-        self._store("label_class", labels.classes)
-        self._store("alpha", solution.alpha)
-        self._store("bias", solution.bias)
-        self._store("scores", solution.scores)
-        self._store("h", solution.alpha / solution.r.unsqueeze(1))
-        self.observe(rows)
-        self._solution, self._solved = solution, None if tracked else (gram, self._state())
-        return solution.scores.to(rows.dtype)
+        targets = Targets.parse(y.to(rows.device), train_mask, rows.num_rows, self.out_channels, split, warn=True)
+        return self.solve_on(_own(rows, self.kernel.views), targets)
 
-    def observe(self, h: FeaturesLike) -> None:
-        """Make these features the ones that :meth:`transform` extends from; :meth:`forward` does so, too."""
-        tensors = as_rows(h).tensors(self.kernel.views)
-        self.support.set({name: x.detach().clone() for name, x in tensors.items()})
+    def solve_on(self, rows: Rows, targets: Targets, landmarks: Tensor | None = None) -> Tensor:
+        """Solve for the scores of all nodes, ``[n, p]``.
+
+        Args:
+            rows: Features that nobody will write to.
+            targets: The labels.
+            landmarks: Landmarks of the kernel matrix chosen before; ``None`` chooses anew.
+        """
+        if self.fitted is not None:
+            self.fitted.forget()  # Its matrices are large: free them before making new ones.
+        self.kernel.fit(rows)
+        tracked = torch.is_grad_enabled() and (rows.requires_grad or self.kernel.is_learned)
+        gram = self.gram.uncentred(self.kernel, rows if tracked else rows.detach(), landmarks=landmarks)
+        return self._adopt(self._solved(gram, targets))
+
+    def solve_again(self, targets: Targets) -> Tensor:
+        """Solve for other labels with the features and the kernel matrix of the last solve."""
+        return self._adopt(self.solved_again(targets))
+
+    @torch.no_grad()
+    def solved_again(self, targets: Targets) -> ReadoutFit:
+        """What :meth:`solve_again` would find; the readout stays as it is."""
+        fit = self.fit
+        rows = fit.rows()
+        gram = fit.gram or self.gram.uncentred(self.kernel, rows, landmarks=fit.known_landmarks)
+        return self._solved(gram, targets)
 
     def loss(self, h: FeaturesLike) -> Tensor:
         r"""The dual objective, with :math:`H` constant and gradients to the features.
@@ -189,39 +189,22 @@ class SemiSupRKMReadout(FittedModule):
         Args:
             h: The features of the fitted nodes.
         """
-        self._require_fit()
+        fit = self.fit
         rows = self._checked(h)
-        if rows.num_rows != self.h.size(0):
-            raise InvalidInputError(f"the readout was fitted on {self.h.size(0)} nodes, got {rows.num_rows}")
-        constant = self._constant_gram(rows)
-        duals = self.h.to(rows.dtype)
-        undefined = ~duals.isfinite().all(dim=1)
-        if bool(undefined.any()):
-            raise InvalidInputError(
-                f"the dual variables of node {int(undefined.nonzero()[0])} are not defined because r is zero there; "
-                "change lambda1 or lambda2 slightly to fine-tune"
-            )
-        with torch.no_grad():
-            problem = self._problem(self.label_weight, self.label_class)
-            solution = self._solution
-            if solution is not None and self._is_solution_of(constant):  # It knows what would be computed again.
-                degrees, product = solution.degrees.to(duals), solution.product().to(duals)
-                r, alpha = solution.r.to(duals), solution.alpha.to(duals)
-            else:
-                degrees = constant.degrees()
-                r = problem.r(degrees)
-                alpha = r.unsqueeze(1) * duals
-                product = constant.matmul(alpha)
-            sq_norm = duals.square().sum(dim=1)
-            value = (r * sq_norm).sum() / 2 - (problem.labels(duals.dtype) * duals).sum()
-            value -= (alpha * product).sum() / (2 * self.eta)
-            slope_r = sq_norm / 2 - (duals * product).sum(dim=1) / self.eta
-            slope_degree = -slope_r / (self.lambda1 * degrees.square())
-        # One bilinear form in K carries the whole gradient: -a'(dK)a/(2 eta) and the slope times d(K1).
-        left = torch.cat([alpha / (-2 * self.eta), slope_degree.unsqueeze(1)], dim=1)
-        right = torch.cat([alpha, torch.ones_like(slope_degree).unsqueeze(1)], dim=1)
-        carrier = constant.tracking(rows).bilinear(left, right)
-        return value + (carrier - carrier.detach())
+        if rows.num_rows != fit.scores.size(0):
+            raise InvalidInputError(f"the readout was fitted on {fit.scores.size(0)} nodes, got {rows.num_rows}")
+        return self.loss_on(rows)
+
+    def loss_on(self, rows: Rows) -> Tensor:
+        """The dual objective with features that were checked before; see :meth:`loss`."""
+        fit, duals = self.fit, self.h.detach()
+        gram = fit.matrix_of(self.kernel, rows)
+        problem = self._problem(fit.label_weight, fit.label_class)
+        solution = None if gram is None else fit.solution_of(problem, duals)
+        if gram is None:
+            with torch.no_grad():
+                gram = self._matrix(rows.detach())
+        return dual_objective(gram, rows, problem, duals.to(rows.dtype), solution)
 
     def leave_out(self, groups: Sequence[Tensor | Sequence[int]] | Tensor | None = None) -> Tensor | list[Tensor]:
         r"""Exact scores of labelled nodes had their own labels been withheld.
@@ -241,72 +224,64 @@ class SemiSupRKMReadout(FittedModule):
         Returns:
             Scores ``[num_labelled, p]`` in the order of the nodes, or a list with ``[len(group), p]`` for each group.
         """
-        index, solution = self.labelled, self._last_solution()
-        codes = self.codes.to(solution.scores)[self.label_class[index]]
-        weight = self.label_weight[index].double() / self.lambda2
-        if groups is None:
-            return withhold_one(solution, index, codes, weight).to(self.h.dtype)
-        withheld = withhold_groups(solution, index, codes, weight, places_of(groups, index))
-        return [part.to(self.h.dtype) for part in withheld]
+        return self.fit.leave_out(groups)
 
     def leave_one_out(self) -> Tensor:
         """Exact leave-one-out scores of the labelled nodes, ``[num_labelled, p]``, in the order of the nodes."""
-        result = self.leave_out()
-        assert isinstance(result, Tensor)
-        return result
+        return self.fit.leave_one_out()
 
     def leverage(self) -> Tensor:
         r"""The pull of every label on its own score, :math:`g_i = G_{ii} l_i / \lambda_2`, ``[num_labelled]``.
 
         A well-posed problem has all of them in :math:`(0, 1)`.
         """
-        index = self.labelled
-        leverage = self._last_solution().leverage(index) * (self.label_weight[index].double() / self.lambda2)
-        return leverage.to(self.h.dtype)
+        return self.fit.leverage()
 
     @torch.no_grad()
     def transform(self, h: FeaturesLike, *, progress: str | None = None) -> Tensor:
         """Scores of new nodes from their features, ``[n_new, p]``; see :meth:`GCKMConv.transform`."""
-        extension = self.extension
-        return extension(self.kernel, self._checked(h), progress)
+        readout = self.out_of_sample()
+        return readout(self._checked(h), progress)
 
-    def _extend(self) -> Extension:
-        gram = self._gram_of(self.support.rows().to(torch.float64))
-        return self._extension_of(gram, self.alpha.double(), lambda values: values / self.eta, self.bias)
+    def out_of_sample(self) -> ReadoutMap:
+        """What the fit predicts for any node, apart from the graph it was fitted on."""
+        extension = self.fit.extension(self.kernel, self.eta, self._matrix)
+        return ReadoutMap(self.kernel, self.codes, extension)
 
     def predict(self, scores: Tensor | None = None) -> Tensor:
         """Classes from scores, by default those of the last solve, ``[n]``."""
-        self._require_fit()
         return decode(self.scores if scores is None else scores, self.codes)
 
-    @property
-    def labelled(self) -> Tensor:
-        """The labelled nodes of the last solve, in increasing order."""
-        self._require_fit()
-        return (self.label_class >= 0).nonzero().squeeze(1)
+    def settings(self, loss_weight: float = 1.0) -> ReadoutSettings:
+        """The settings of the readout; ``loss_weight`` is its weight in the objective of a model."""
+        kernel, gram = self.kernel.config(), self.gram.config()
+        numbers = self.eta, self.lambda1, self.lambda2
+        return ReadoutSettings(kernel, *numbers, self.class_weight, self.code, loss_weight, gram)
 
-    def _state(self) -> tuple[float, ...]:
-        """What changes when hyperparameters, duals or labels are written to after a solve."""
-        tensors = (self.h, self.label_weight, self.label_class)
-        return (self.eta, self.lambda1, self.lambda2, *(-1 if t.is_inference() else t._version for t in tensors))
+    @classmethod
+    def from_settings(
+        cls, in_channels: int, out_channels: int, settings: ReadoutSettings, gram: GramLike = "auto"
+    ) -> SemiSupRKMReadout:
+        """A readout with these settings; ``gram`` is used where they leave it open."""
+        chosen = gram if settings.gram is None else gram_from_config(settings.gram)
+        kernel, numbers = kernel_from_config(settings.kernel), (settings.eta, settings.lambda1, settings.lambda2)
+        return cls(in_channels, out_channels, kernel, *numbers, chosen, settings.code, settings.class_weight)
 
-    def _is_solution_of(self, gram: Gram) -> bool:
-        return self._solved is not None and self._solved[0] is gram and self._solved[1] == self._state()
+    def _solved(self, gram: Gram, targets: Targets) -> ReadoutFit:
+        weighted = targets.balanced() if self.class_weight == "balanced" else targets
+        solution = solve(gram, self._problem(weighted.weight, weighted.classes))
+        return ReadoutFit(gram, solution, weighted, self.h.dtype)
 
-    def _last_solution(self) -> ReadoutSolution:
-        if self._solution is None:
-            raise NotFittedError("leave-out scores need the factors of a solve; call readout(h, y, train_mask) first")
-        return self._solution
+    def _adopt(self, fit: ReadoutFit) -> Tensor:
+        solution = fit.solution
+        assert solution is not None
+        write(self.h, solution.alpha.detach() / solution.r.detach().unsqueeze(1))
+        self.fitted = fit
+        return solution.scores.to(self.h.dtype)
 
-    def _gram_of(self, rows: Rows) -> Gram:
-        marks = self.landmarks.clone() if self.landmarks.numel() else None  # A backward pass may need them as they are.
-        return self.gram(self.kernel, rows, landmarks=marks)
-
-    def _constant_gram(self, rows: Rows) -> Gram:
-        """The kernel matrix without gradients; kept for the loss, and for a solve with other labels."""
-        key = (*rows.tensors(self.kernel.views).values(), *self.kernel.parameters(), *self.kernel.buffers())
-        with torch.no_grad():
-            return self._gram_cache.get(key, lambda: self._gram_of(rows.detach()))
+    def _matrix(self, rows: Rows) -> Gram:
+        """The kernel matrix of features, with the landmarks of the fit."""
+        return self.gram.uncentred(self.kernel, rows, landmarks=self.fit.known_landmarks)
 
     def _problem(self, weight: Tensor, classes: Tensor) -> ReadoutProblem:
         codes = self.codes[classes.clamp(min=0)]
@@ -315,25 +290,19 @@ class SemiSupRKMReadout(FittedModule):
     def _checked(self, h: FeaturesLike) -> Rows:
         rows = as_rows(h).to(self.h.dtype)
         if "h" in self.kernel.views:
-            columns = rows.view("h").num_columns
-            if columns != self.in_channels:
-                raise InvalidInputError(f"'h' must have shape [n, {self.in_channels}], got [n, {columns}]")
+            columns, expected = rows.view("h").num_columns, self.in_channels
+            if columns != expected:
+                raise InvalidInputError(f"'h' must have shape [n, {expected}], got [n, {columns}]")
         for name, tensor in rows.detach().tensors(self.kernel.views).items():
-            check_finite(tensor, name)
+            panels.check_finite(tensor, name)
         return rows
 
-    def _require_fit(self) -> None:
-        if not self.is_fitted:
-            raise NotFittedError("the readout is not fitted; call readout(h, y, train_mask) first")
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._solution = self._solved = None  # They belong to the state that is replaced.
-        self._gram_cache.clear()
-        super()._load_from_state_dict(*args, **kwargs)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The factors belong to one process and one autograd graph: copies and pickles do without.
-        return {**self.__dict__, "_solution": None, "_solved": None}
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        loaded = state_dict.get(prefix + "h")
+        if loaded is not None:  # The fit takes the sizes of what is loaded, and is replaced as a whole.
+            resize(self.h, loaded.shape)
+            self.fitted = ReadoutFit.from_state(state_dict, prefix + "fitted.", self.h)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def __repr__(self) -> str:
         return (
@@ -341,3 +310,9 @@ class SemiSupRKMReadout(FittedModule):
             f"eta={self.eta:g}, lambda1={self.lambda1:g}, lambda2={self.lambda2:g}, "
             f"class_weight={self.class_weight!r}, gram={self.gram!r})"
         )
+
+
+def _own(rows: Rows, views: Sequence[str]) -> Rows:
+    """A copy of features, whose owner may write to them; gradients pass through."""
+    tensors = {name: tensor.clone() for name, tensor in rows.tensors(views).items()}
+    return as_rows(tensors["h"] if set(tensors) == {"h"} else tensors)

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.optimizer import ParamsT
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.manifold import SkewFactors, assert_on_stiefel, cayley_fixed_point, cayley_step, orthonormalize
 
@@ -132,10 +133,10 @@ class CayleyAdam(torch.optim.Adam):
         k, (beta1, beta2), eps = int(state["step"]), group["betas"], group["eps"]
 
         momentum = state["exp_avg"].mul_(beta1).add_(gradient, alpha=1 - beta1)
-        second = state["exp_avg_sq"].mul_(beta2).add_(gradient.square().sum(), alpha=1 - beta2)
+        second = state["exp_avg_sq"].mul_(beta2).add_(panels.total(gradient.square()), alpha=1 - beta2)
         rho = (1 - beta1**k) * (second / (1 - beta2**k) + eps).sqrt()
 
-        w = SkewFactors(momentum - 0.5 * (x @ (x.t() @ momentum)), x, rho)
+        w = SkewFactors(momentum - 0.5 * (x @ panels.cross(x, momentum)), x, rho)
         alpha = torch.clamp(1.0 / (w.one_norm() + eps), max=float(group["lr"]))
         if group["transform"] == "exact":
             y = cayley_step(w, alpha)

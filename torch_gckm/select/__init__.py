@@ -1,8 +1,9 @@
 """Choose settings and combine the best, without validation labels."""
 
 from torch_gckm.select.ensemble import GCKMEnsemble
+from torch_gckm.select.inductive_ensemble import InductiveEnsemble
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.search import search
 from torch_gckm.select.space import Space
 
-__all__ = ["GCKMEnsemble", "SearchResult", "Space", "search"]
+__all__ = ["GCKMEnsemble", "InductiveEnsemble", "SearchResult", "Space", "search"]

@@ -2,12 +2,12 @@ r"""Which of many fitted settings is best, by criteria that see no test label.
 
 ==================  ==============================================================================
 ``leave_one_out``   accuracy on labelled nodes whose own label was withheld; exact, and free
-``per_class_out``   the same, withholding one label of every class at a time: with few labels a
+``per_class_out``   the same, withholding one label of every class at a time: with few labels per
                     class, withholding a single one only makes its class weaker than the others
 ``cosine``          the paper's score: how clearly unlabelled nodes point at a class
 ``val_acc``         accuracy on ``val_mask``
 ``combined``        the paper's mean of ``val_acc`` and ``cosine``, weighted by numbers of nodes
-``auto``            what withholding labels says and ``cosine``, weighted by the labels a class; where a
+``auto``            what withholding labels says and ``cosine``, weighted by the labels per class; where a
                     class has a single label, ``cosine`` and how evenly the predicted classes occur
 ==================  ==============================================================================
 
@@ -22,12 +22,13 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.select.trial import Evaluator, Trial
+from torch_gckm.select.trial import Trial
+from torch_gckm.train.labelling import Labelling
 from torch_gckm.train.metrics import effective_classes
 
 Array = NDArray[np.float64]
@@ -53,7 +54,7 @@ class Ranking:
             raise InvalidInputError(f"criterion='{criterion}' needs a val_mask with at least one node")
         if criterion == "cosine" and num_unlabelled == 0:
             raise InvalidInputError("criterion='cosine' needs an unlabelled node")
-        counts = torch.bincount(classes)
+        counts = panels.counts(classes)
         if criterion == "per_class_out" and int(counts.max()) < 2:
             raise InvalidInputError("criterion='per_class_out' needs a class with two labels; use 'auto' or 'cosine'")
         self.criterion = criterion
@@ -61,10 +62,9 @@ class Ranking:
         self.least_classes = 1.0 + _COLLAPSED * (effective_classes(classes) - 1.0)
 
     @classmethod
-    def of(cls, criterion: Criterion, evaluator: Evaluator) -> Ranking:
-        """For the labels of an evaluator."""
-        unlabelled = int(evaluator.unlabelled.sum())
-        return cls(criterion, evaluator.classes, int(evaluator.val.sum()), unlabelled)
+    def of(cls, criterion: Criterion, labels: Labelling) -> Ranking:
+        """For the labels of a graph."""
+        return cls(criterion, labels.targets.labels, panels.count(labels.val), panels.count(labels.unlabelled))
 
     @property
     def weight(self) -> float:
@@ -86,7 +86,7 @@ class Ranking:
         return trial.measures["effective_classes"] < self.least_classes
 
     def scores(self, trials: Sequence[Trial]) -> list[float]:
-        """One score a trial, minus infinity for those that failed; those of ``auto`` are relative to these trials."""
+        """One score per trial, minus infinity for those that failed; those of ``auto`` are relative to these trials."""
         valid = [trial for trial in trials if trial.is_valid]
         values = _SCORES[self.criterion](self, valid) if valid else []
         found = {trial.number: value for trial, value in zip(valid, values, strict=True)}

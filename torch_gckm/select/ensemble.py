@@ -1,32 +1,29 @@
-"""Several models that speak with one voice."""
+"""Several fitted models whose scores are averaged."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from tqdm import tqdm
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, NotFittedError
-from torch_gckm.files import PathLike, load_tensors, save_tensors
-from torch_gckm.nn import GCKM
-from torch_gckm.nn.coding import class_similarity
-from torch_gckm.nn.labels import Labels, parse_labels
-from torch_gckm.nn.saving import inductive_state, model_config
-from torch_gckm.select.self_training import temperature_of, with_sure_nodes
+from torch_gckm.files import PathLike, save_tensors
+from torch_gckm.graph import PreparedGraph
+from torch_gckm.nn import GCKM, InductiveGCKM
+from torch_gckm.readout import Targets, class_similarity
+from torch_gckm.select.calibration import Calibration, calibrate, temperature_of
+from torch_gckm.select.inductive_ensemble import InductiveEnsemble, read_members
+from torch_gckm.select.self_training import with_sure_nodes
 from torch_gckm.select.suggest import suggest
 from torch_gckm.select.trial import FIT_ERRORS, check_well_posed, quiet
 from torch_gckm.select.withheld import groups_to_withhold, withheld_similarity
-from torch_gckm.train.metrics import calibrate
-
-FORMAT = "ensemble 3"
 
 
-class GCKMEnsemble(torch.nn.Module):
+class GCKMEnsemble(InductiveEnsemble):
     r"""The mean of several fitted models' class scores, each divided by its spread on the fitted graph.
 
     It predicts, extends to new nodes, saves and loads as a single
@@ -36,28 +33,25 @@ class GCKMEnsemble(torch.nn.Module):
 
     Args:
         members: Models fitted to the same graph, with readouts solved for the same labels at step 0.
-        calibrated: Whether spreads and temperature will be set by hand.
+        calibration: How scores are combined and turned into probabilities; by default found by withheld labels.
+        labelled: The nodes whose labels were given; by default those of the members, which may have more.
 
     Attributes:
         labelled: The nodes whose labels were given, in increasing order.
-        notes: Plain values to save with the ensemble, such as names of classes.
     """
 
-    spread: Tensor
-    temperature: Tensor
+    labelled: Tensor
 
-    def __init__(self, members: Sequence[GCKM], *, calibrated: bool = False) -> None:
-        super().__init__()
-        if not members:
-            raise InvalidInputError("an ensemble needs at least one model")
+    def __init__(
+        self, members: Sequence[GCKM], calibration: Calibration | None = None, labelled: Tensor | None = None
+    ) -> None:
+        super().__init__(members, calibration or Calibration([1.0] * len(members), 1.0))
         if len({tuple(model.data_id.tolist()) for model in members}) > 1:
             raise InvalidInputError("the members of an ensemble must be fitted on the same graph")
-        self.models = torch.nn.ModuleList(members)
-        self.register_buffer("spread", torch.ones(len(members)))
-        self.register_buffer("temperature", torch.ones(()))
-        self.labelled = torch.empty(0, dtype=torch.long)  # Of the given labels; members may have more.
-        self.notes: dict[str, Any] = {}
-        if not calibrated and all(model.is_fitted for model in members):
+        if labelled is None:
+            labelled = members[0].readout.labelled if self.is_fitted else torch.empty(0, dtype=torch.long)
+        self.register_buffer("labelled", labelled)
+        if calibration is None and self.is_fitted:
             self._calibrate()
 
     @property
@@ -66,26 +60,20 @@ class GCKMEnsemble(torch.nn.Module):
         return cast(list[GCKM], list(self.models))
 
     @property
-    def out_channels(self) -> int:
-        """The number of classes."""
-        return self.members[0].out_channels
-
-    @property
     def is_fitted(self) -> bool:
         """Whether the members are fitted."""
         return all(model.is_fitted for model in self.members)
 
-    def scores(self, data: Data | None = None) -> Tensor:
-        """Class scores ``[n, num_classes]`` of the fitted graph, or of any other."""
-        if data is None or self.is_fitted_on(data):
-            self._require_fit()
-            return self._combine([model.readout.scores for model in self.members])
-        return self.transform(data)
-
-    def transform(self, data: Data, known: Tensor | None = None, *, progress: bool = False) -> Tensor:
-        """Class scores of every node of another graph, by the out-of-sample extension; see :meth:`GCKM.transform`."""
-        members = tqdm(self.members, "members", disable=not progress)
-        return self._combine([model.transform(data, known) for model in members])
+    def scores(  # type: ignore[override]
+        self, data: Data | None = None, known: Tensor | None = None, *, progress: bool = False
+    ) -> Tensor:
+        """Class scores ``[n, num_classes]`` of the fitted graph, or of any other; see :meth:`GCKM.scores`."""
+        self._require_fit()
+        if known is None and (data is None or self.is_fitted_on(data)):
+            return self._mean(self._similarities())
+        if data is None:
+            raise InvalidInputError("'known' says where fitted nodes are in another graph; pass the graph, too")
+        return self.extended_scores(data, known, progress=progress)
 
     def predict(self, data: Data | None = None) -> Tensor:
         """Classes ``[n]`` of the fitted graph, or of any other."""
@@ -98,10 +86,8 @@ class GCKMEnsemble(torch.nn.Module):
     def suggest(self, count: int = 10) -> Tensor:
         """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``; see :func:`suggest`."""
         embeddings = [model.embed() for model in self.members]
-        probabilities = self.predict_proba()
-        return suggest(probabilities, embeddings, self.labelled.to(probabilities.device), count)
+        return suggest(self.predict_proba(), embeddings, self.labelled, count)
 
-    @torch.no_grad()
     def self_train(
         self, data: Data, *, confidence: float = 0.8, strength: float = 10.0, rounds: int = 2, split: int | None = None
     ) -> GCKMEnsemble:
@@ -113,7 +99,7 @@ class GCKMEnsemble(torch.nn.Module):
         Args:
             data: The fitted graph and its labels.
             confidence: The calibrated probability from which a class counts as sure.
-            strength: The total weight of further labels, in labels a class; see
+            strength: The total weight of further labels, in labels per class; see
                 :mod:`torch_gckm.select.self_training`.
             rounds: How often to do so; each round starts from the given labels and the last round's probabilities.
             split: The column to use of masks ``[n, splits]``.
@@ -121,81 +107,73 @@ class GCKMEnsemble(torch.nn.Module):
         self._require_fit()
         if data.y is None or not self.is_fitted_on(data):
             raise InvalidInputError("self-training needs the graph that the ensemble was fitted on, with its labels")
-        labels = parse_labels(data.y, data.get("train_mask"), data.num_nodes, self.out_channels, split, warn=False)
-        self.labelled = (labels.classes >= 0).nonzero().squeeze(1)
-        unlabelled = labels.classes < 0
+        targets = Targets.of(data, self.out_channels, split)
+        return self.self_train_on(targets, confidence=confidence, strength=strength, rounds=rounds)
+
+    @torch.no_grad()
+    def self_train_on(
+        self, targets: Targets, *, confidence: float = 0.8, strength: float = 10.0, rounds: int = 2
+    ) -> GCKMEnsemble:
+        """See :meth:`self_train`; with the labels of the fitted graph."""
+        self.labelled = targets.labelled
+        unlabelled = ~targets.is_labelled
         for number in range(rounds):
             probabilities = self.predict_proba()
             if number == 0:
-                certainty = float(probabilities[unlabelled].amax(dim=1).mean())
-            more = with_sure_nodes(labels, probabilities, confidence, strength)
-            if more is labels:
+                certainty = float(panels.mean(probabilities[unlabelled].amax(dim=1)))
+            more = with_sure_nodes(targets, probabilities, confidence, strength)
+            if more is targets:
                 break
             for model in self.members:
-                _solve_again(model, data, more, labels)
+                _solve_again(model, more, targets)
             self._standardise()
             self.temperature.fill_(temperature_of(self.scores()[unlabelled], certainty))
         return self
 
-    def is_fitted_on(self, data: Data) -> bool:
+    def is_fitted_on(self, data: Data | PreparedGraph) -> bool:
         """Whether this is the graph that the members were fitted on."""
         return self.members[0].is_fitted_on(data)
+
+    def inductive(self) -> InductiveEnsemble:
+        """The ensemble for other graphs only; see :meth:`GCKM.inductive <torch_gckm.GCKM.inductive>`."""
+        return InductiveEnsemble([model.inductive() for model in self.members], self.calibration)
 
     def summary(self) -> str:
         """Every member's summary."""
         return "\n\n".join(model.summary() for model in self.members)
 
+    def content(self) -> dict[str, Any]:
+        return {**super().content(), "labelled": self.labelled}
+
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
-        """Write all members to one file, atomically; see :meth:`GCKM.save`."""
-        inductive = inductive or self.members[0].readout.fixed is not None
-        states = [inductive_state(model) if inductive else model.state_dict() for model in self.members]
-        content = {
-            "format": FORMAT,
-            "inductive": inductive,
-            "configs": [model_config(model) for model in self.members],
-            "states": states,
-            "spread": self.spread,
-            "temperature": self.temperature,
-            "labelled": self.labelled,
-            "notes": self.notes,
-        }
-        save_tensors(content, path)
+        """Write all members to one file, atomically; see :meth:`GCKM.save <torch_gckm.GCKM.save>`."""
+        save_tensors((self.inductive() if inductive else self).content(), path)
 
     @classmethod
-    def load(cls, path: PathLike) -> GCKMEnsemble:
-        """Read an ensemble that :meth:`save` wrote, or a single model as an ensemble; executes no code from files."""
-        content = load_tensors(path)
-        if isinstance(content.get("format"), int):
-            model = GCKM.load(path)
-            alone = cls([model], calibrated=True)  # As sure of itself as the model is.
-            if model.is_fitted:
-                alone.labelled = model.readout.labelled
-            return alone
-        if content.get("format") != FORMAT:
-            raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
-        pairs = zip(content["configs"], content["states"], strict=True)
-        ensemble = cls([GCKM.from_state(*pair, inductive=content["inductive"]) for pair in pairs], calibrated=True)
-        ensemble.spread.copy_(content["spread"])
-        ensemble.temperature.copy_(content["temperature"])
-        ensemble.labelled, ensemble.notes = content["labelled"], content["notes"]
-        return ensemble
+    def load(cls, path: PathLike) -> Any:
+        """Read what :meth:`save` wrote, or a single model as an ensemble; executes no code from files.
+
+        Returns:
+            A :class:`GCKMEnsemble`, or an :class:`~torch_gckm.select.InductiveEnsemble` if the file is for new graphs
+            only.
+        """
+        return ensemble_from(*read_members(path))
 
     @torch.no_grad()
     def _calibrate(self) -> None:
         self._standardise()
         readout = self.members[0].readout
-        self.labelled = readout.labelled
-        classes = readout.label_class[self.labelled]
-        groups = groups_to_withhold(classes)
+        classes = readout.fit.label_class[self.labelled]
+        groups, unlabelled = groups_to_withhold(classes), readout.fit.label_class < 0
         try:
             if groups.size(1):
-                withheld = self._mean([withheld_similarity(model.readout, groups) for model in self.members])
-                self.temperature.fill_(calibrate(withheld, classes[groups].flatten())[0])
-            elif bool((torch.bincount(classes) > 1).any()):  # So many labels that single ones say enough.
-                withheld = self._combine([model.readout.leave_one_out() for model in self.members])
-                self.temperature.fill_(calibrate(withheld, classes)[0])
-            elif len(self.members) > 1 and bool((readout.label_class < 0).any()):
-                self._calibrate_by_agreement(readout.label_class < 0)
+                parts = [withheld_similarity(m.readout.fit, m.readout.codes, groups) for m in self.members]
+                self.temperature.fill_(calibrate(self._mean(parts), classes[groups].flatten())[0])
+            elif bool((panels.counts(classes) > 1).any()):  # So many labels that single ones say enough.
+                parts = [class_similarity(m.readout.leave_one_out(), m.readout.codes) for m in self.members]
+                self.temperature.fill_(calibrate(self._mean(parts), classes)[0])
+            elif len(self.members) > 1 and panels.holds_somewhere(unlabelled):
+                self._calibrate_by_agreement(unlabelled)
         except NotFittedError as error:
             raise InvalidInputError(
                 "an ensemble is calibrated on scores of withheld labels, which need models at step 0 whose readouts "
@@ -204,47 +182,37 @@ class GCKMEnsemble(torch.nn.Module):
 
     def _calibrate_by_agreement(self, nodes: Tensor) -> None:
         scores, count = self.scores()[nodes], len(self.members)
-        votes = [class_similarity(m.readout.scores[nodes], m.readout.codes).argmax(dim=1) for m in self.members]
-        agreement = float((torch.stack(votes) == scores.argmax(dim=1)).double().mean())
+        votes = [part[nodes].argmax(dim=1) for part in self._similarities()]
+        agreement = float(panels.mean((torch.stack(votes) == scores.argmax(dim=1)).double()))
         chance = 1.0 / self.out_channels
         # As if there were one more member, which agrees by chance.
         self.temperature.fill_(temperature_of(scores, max(chance, (agreement * count + chance) / (count + 1))))
 
     def _standardise(self) -> None:
-        parts = [class_similarity(model.readout.scores, model.readout.codes) for model in self.members]
-        self.spread.copy_(torch.stack([part.std().clamp(min=1e-12) for part in parts]))
+        self.spread.copy_(torch.stack([panels.spread(part).clamp(min=1e-12) for part in self._similarities()]))
 
-    def _combine(self, scores: Sequence[Tensor]) -> Tensor:
-        pairs = zip(scores, self.members, strict=True)
-        return self._mean([class_similarity(part, model.readout.codes) for part, model in pairs])
-
-    def _mean(self, similarities: Sequence[Tensor]) -> Tensor:
-        total = torch.zeros((), dtype=similarities[0].dtype, device=similarities[0].device)
-        for part, spread in zip(similarities, self.spread, strict=True):
-            total = total + part / (spread * len(similarities))
-        return total
+    def _similarities(self) -> list[Tensor]:
+        """A score for every class of every fitted node, from each member."""
+        return [class_similarity(model.readout.scores, model.readout.codes) for model in self.members]
 
     def _require_fit(self) -> None:
-        if any(model.readout.fixed is not None for model in self.members):
-            raise NotFittedError("the ensemble was saved with inductive=True and knows no graph; pass it one")
         if not self.is_fitted:
             raise NotFittedError("the ensemble's models are not fitted")
 
-    def __repr__(self) -> str:
-        return f"GCKMEnsemble({len(self.members)} models, {self.out_channels} classes)"
+
+def ensemble_from(content: dict[str, Any], members: list[Any]) -> GCKMEnsemble | InductiveEnsemble:
+    """An ensemble from the content of its file and its models."""
+    calibration = Calibration(content["spread"].tolist(), float(content["temperature"]))
+    if isinstance(members[0], InductiveGCKM):
+        return InductiveEnsemble(members, calibration)
+    return GCKMEnsemble(members, calibration, content.get("labelled"))
 
 
-def _solve_again(model: GCKM, data: Data, labels: Labels, given: Labels) -> None:
+def _solve_again(model: GCKM, targets: Targets, given: Targets) -> None:
     """Solve a readout for more labels, or for the given ones if that does not work out."""
     with quiet():
         try:
-            model.solve(_with(data, labels), keep_gram=True)
-            check_well_posed(model)
+            model.readout.solve_again(targets)
+            check_well_posed(model.readout.fit)
         except FIT_ERRORS:
-            model.solve(_with(data, given), keep_gram=True)
-
-
-def _with(data: Data, labels: Labels) -> Data:
-    labelled = copy.copy(data)
-    labelled.y, labelled.train_mask = labels.classes, labels.weight
-    return labelled
+            model.readout.solve_again(given)

@@ -9,7 +9,6 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.nn import GCKM
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.ensemble import GCKMEnsemble
-from torch_gckm.select.space import describe_setting
 from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, check_well_posed, describe_error, quiet
 
 MEMBERS = 20  # How many settings an ensemble combines.
@@ -74,14 +73,14 @@ class SearchResult:
                 if all(trial.number in models for trial in members):
                     ensemble = GCKMEnsemble([models[number] for number in sorted(trial.number for trial in members)])
                     evaluator = self.evaluator
-                    return ensemble.self_train(evaluator.data, split=evaluator.split) if self_training else ensemble
+                    return ensemble.self_train_on(evaluator.labels.targets) if self_training else ensemble
         raise NotFittedError(self._nothing())
 
     def _try(self, trial: Trial, *, own_layers: bool = False) -> GCKM | None:
         """The model of a trial, or ``None`` if what went well with matrices of a lower rank does not now."""
         try:
             model = self.evaluator.solve(trial.setting, own_layers=own_layers)
-            check_well_posed(model)
+            check_well_posed(model.readout.fit)
         except FIT_ERRORS as error:
             self._failure = describe_error(error)
             return None
@@ -106,7 +105,7 @@ class SearchResult:
             m = trial.measures
             lines.append(
                 f"{trial.number:>6}{100 * m['leave_one_out']:>9.1f}{100 * m['per_class_out']:>11.1f}"
-                f"{100 * m['cosine']:>8.1f}{trial.seconds:>9.2f}  {describe_setting(trial.setting)}"
+                f"{100 * m['cosine']:>8.1f}{trial.seconds:>9.2f}  {trial.setting}"
             )
         return "\n".join(lines)
 
@@ -129,7 +128,7 @@ def choose_members(ranked: Sequence[Trial], size: int, per_layer: int = 3) -> li
     members: list[Trial] = []
     used: dict[str, int] = {}
     for trial in ranked:
-        key = str(trial.setting["layers"])
+        key = repr(trial.setting.layers)
         if used.get(key, 0) < per_layer:
             members.append(trial)
             used[key] = used.get(key, 0) + 1

@@ -11,16 +11,18 @@ from typing import Any
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from torch_gckm import panels
 from torch_gckm.errors import GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
-from torch_gckm.nn.graph import graph_of
-from torch_gckm.numerics import check_finite
+from torch_gckm.readout import labels_of
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
+from torch_gckm.select.shared_fits import PreparedGraphs, SharedFits
 from torch_gckm.select.space import Space
 from torch_gckm.select.trial import Evaluator, Trial, quiet
 from torch_gckm.select.workers import bundles, default_workers, run_all
+from torch_gckm.train.labelling import Labelling
 
 ROUGH = Auto(low_rank=LowRank(max_rank=256))
 _MEMORY = 2e9  # Bytes of fitted layers that all workers together keep.
@@ -77,17 +79,19 @@ def search(
             raise InvalidInputError(f"'{name}' must be a positive number, got {limit!r}")
     if workers is not None and workers < 1:
         raise InvalidInputError(f"'workers' must be positive, got {workers}")
-    check_finite(graph_of(data)[0], "x")  # Else every setting would fail by itself.
     space = (space or Space()).on_graph(data)
-    evaluator = Evaluator.of(data, num_classes, gram, split)
-    result = SearchResult(evaluator, Ranking.of(criterion, evaluator), [])
+    evaluator = evaluator_for(data, num_classes, gram, split)
+    result = SearchResult(evaluator, Ranking.of(criterion, evaluator.labels), [])
     identity = {"seed": seed, **search_identity(evaluator, space, gram)}
     spent = _resume(checkpoint, result, identity)
     if workers is None:  # Several exact kernel matrices might not fit into memory.
         workers = default_workers(data.num_nodes) if isinstance(as_gram(gram), Auto | LowRank) else 1
     if max_settings is not None:
         workers = min(workers, max(1, math.ceil(max_settings / space.bundle)))
-    rough = Evaluator.of(data, num_classes, ROUGH if gram == "auto" else gram, split, _MEMORY / workers)
+    used = SharedFits(
+        evaluator.fits.graphs, evaluator.fits.num_classes, ROUGH if gram == "auto" else gram, _MEMORY / workers
+    )
+    rough = Evaluator(used, evaluator.labels)
     saved = shown = start = time.perf_counter()
 
     def attempt(number: int) -> Trial:
@@ -119,16 +123,21 @@ def search(
     return result
 
 
+def evaluator_for(data: Data, num_classes: int | None, gram: GramLike, split: int | None) -> Evaluator:
+    """For a graph with labels; there is one class more than the largest label unless a number is given."""
+    classes = int(panels.largest(labels_of(data))) + 1 if num_classes is None else num_classes
+    labels = Labelling.of(data, classes, split)
+    return Evaluator(SharedFits(PreparedGraphs(data), classes, gram), labels)
+
+
 def search_identity(evaluator: Evaluator, space: Space, gram: GramLike) -> dict[str, Any]:
     """What a search must have in common with an earlier one to go on with it, as plain values."""
     return {
         "space": asdict(space),
         "gram": as_gram(gram).config(),
-        "graph": list(evaluator.fits.identity),
+        "graph": list(evaluator.fits.graphs.plain.identity),
         "num_classes": evaluator.fits.num_classes,
-        "labelled": evaluator.labelled.tolist(),
-        "classes": evaluator.classes.tolist(),
-        "val": evaluator.val.nonzero().squeeze(1).tolist(),
+        "labels": evaluator.labels.identity,
     }
 
 
@@ -140,7 +149,7 @@ def check_identity(known: dict[str, Any], identity: dict[str, Any], where: str) 
 
 
 def _save(path: PathLike, result: SearchResult, identity: dict[str, Any], seconds: float) -> None:
-    trials = [asdict(trial) for trial in result.trials]
+    trials = [trial.to_dict() for trial in result.trials]
     save_tensors({"identity": identity, "seconds": seconds, "trials": trials}, path)
 
 
@@ -150,5 +159,5 @@ def _resume(path: PathLike | None, result: SearchResult, identity: dict[str, Any
         return 0.0
     content = load_tensors(path)
     check_identity(content.get("identity", {}), identity, f"the checkpoint '{path}'")
-    result.trials = [Trial(**trial) for trial in content["trials"]]
+    result.trials = [Trial.from_dict(trial) for trial in content["trials"]]
     return float(content["seconds"])

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.kernels import RBF, Kernel, Laplacian, Polynomial, kernel_from_config
-from torch_gckm.nn.aggregation import DIRECTIONS, Direction
-from torch_gckm.nn.graph import is_directed
+from torch_gckm.graph import DIRECTIONS, Direction, Normalize, is_directed
+from torch_gckm.kernels import RBF, Kernel, Laplacian, Polynomial
+from torch_gckm.nn import LayerSettings, ModelSettings, ReadoutSettings
+from torch_gckm.readout import ClassWeight
 
 T = TypeVar("T")
-Setting = dict[str, Any]
 Range = tuple[float, float]
 
 
@@ -51,7 +51,7 @@ class RandomChooser:
 class Space:
     r"""The settings of a :class:`~torch_gckm.nn.GCKM` to choose from.
 
-    After the paper's search space, with scaled rows or columns and several hops a
+    After the paper's search space, with scaled rows or columns and several hops per
     layer besides. Bandwidths are relative to the features at hand (see ``scale`` of
     :class:`~torch_gckm.kernels.RBF`), so that the space suits any graph. The
     readout's scores depend only on :math:`\eta \lambda_1` and
@@ -64,9 +64,9 @@ class Space:
         normalize: How rows or columns of ``x`` are scaled, see :class:`~torch_gckm.nn.GCKM`.
         kernels: The kernels of hidden layers, ``"rbf"`` or ``"polynomial"``.
         channels: The embedding dimensions.
-        aggregations: How layers aggregate.
+        aggregations: How layers propagate.
         hops: How often they do.
-        directions: Which neighbours they listen to; by default all there is to choose from on a directed graph.
+        directions: Which neighbours they receive from; by default all there is to choose from on a directed graph.
         bandwidth: The range of the hidden layers' relative squared bandwidths.
         degrees: The degrees of polynomial kernels.
         constant: The range of the relative constants of polynomial kernels.
@@ -80,7 +80,7 @@ class Space:
     """
 
     depth: tuple[int, ...] = (1, 2, 2, 2, 3)
-    normalize: tuple[str | None, ...] = (None, "l2", "columns")
+    normalize: tuple[Normalize, ...] = (None, "l2", "columns")
     kernels: tuple[str, ...] = ("rbf", "polynomial")
     channels: tuple[int, ...] = (16, 32, 64)
     aggregations: tuple[str, ...] = ("gcn", "mean", "mean", "sum")
@@ -92,7 +92,7 @@ class Space:
     readout_bandwidth: Range = (0.1, 50.0)
     eta: tuple[float, ...] = (1.01, 1.05, 1.15, 1.3)
     lambda2: Range = (0.02, 0.5)
-    class_weight: tuple[str | None, ...] = (None, "balanced")
+    class_weight: tuple[ClassWeight, ...] = (None, "balanced")
     view: tuple[str | None, ...] = (None, None, "rbf", "laplacian", "laplacian")
     view_bandwidth: Range = (1.0, 100.0)
     branches: tuple[int, int] = (2, 6)
@@ -109,11 +109,11 @@ class Space:
             return self
         return replace(self, directions=DIRECTIONS if is_directed(data) else ("in",))
 
-    def draw_depth(self, chooser: Chooser) -> Setting:
+    def draw_depth(self, chooser: Chooser) -> tuple[int, Normalize]:
         """The number of layers and what happens to the input."""
-        return {"depth": chooser.choice("depth", self.depth), "normalize": chooser.choice("normalize", self.normalize)}
+        return chooser.choice("depth", self.depth), chooser.choice("normalize", self.normalize)
 
-    def draw_layer(self, chooser: Chooser, number: int) -> Setting:
+    def draw_layer(self, chooser: Chooser, number: int) -> LayerSettings:
         """The setting of one hidden layer."""
         kind = chooser.choice(f"kernel{number}", self.kernels)
         kernel: Kernel
@@ -122,45 +122,44 @@ class Space:
         else:
             degree = chooser.choice(f"degree{number}", self.degrees)
             kernel = Polynomial(degree, "auto", scale=chooser.log_uniform(f"constant{number}", *self.constant))
-        return {
-            "kernel": kernel.config(),
-            "channels": chooser.choice(f"channels{number}", self.channels),
-            "aggregation": chooser.choice(f"aggregation{number}", self.aggregations),
-            "hops": chooser.choice(f"hops{number}", self.hops),
-            "direction": self._draw_direction(chooser, number),
-        }
+        return LayerSettings(
+            channels=chooser.choice(f"channels{number}", self.channels),
+            kernel=kernel.config(),
+            aggregation=chooser.choice(f"aggregation{number}", self.aggregations),
+            hops=chooser.choice(f"hops{number}", self.hops),
+            direction=self._draw_direction(chooser, number),
+        )
 
     def _draw_direction(self, chooser: Chooser, number: int) -> Direction:
         options = self.directions or ("in",)
         return options[0] if len(options) == 1 else chooser.choice(f"direction{number}", options)
 
-    def draw_readout(self, chooser: Chooser) -> Setting:
+    def draw_readout(self, chooser: Chooser) -> ReadoutSettings:
         """The setting of the readout."""
         kernel: Kernel = RBF(scale=chooser.log_uniform("readout_bandwidth", *self.readout_bandwidth))
         view = chooser.choice("view", self.view)
         if view is not None:
             width = chooser.log_uniform("view_bandwidth", *self.view_bandwidth)
             kernel = kernel * (RBF(scale=width) if view == "rbf" else Laplacian(scale=math.sqrt(width))).on("x")
-        return {
-            "kernel": kernel.config(),
-            "eta": chooser.choice("eta", self.eta),
-            "lambda2": chooser.log_uniform("lambda2", *self.lambda2),
-            "class_weight": chooser.choice("class_weight", self.class_weight),
-        }
+        return ReadoutSettings(
+            kernel=kernel.config(),
+            eta=chooser.choice("eta", self.eta),
+            lambda2=chooser.log_uniform("lambda2", *self.lambda2),
+            class_weight=chooser.choice("class_weight", self.class_weight),
+        )
 
-    def draw(self, chooser: Chooser) -> Setting:
+    def draw(self, chooser: Chooser) -> ModelSettings:
         """A whole setting."""
-        setting = self.draw_depth(chooser)
-        depth = setting.pop("depth")
+        depth, normalize = self.draw_depth(chooser)
         layers = [self.draw_layer(chooser, number) for number in range(1, depth + 1)]
-        return {**setting, "layers": layers, "readout": self.draw_readout(chooser)}
+        return ModelSettings(tuple(layers), self.draw_readout(chooser), normalize)
 
     @property
     def bundle(self) -> int:
         """How many neighbouring numbers of :meth:`draw_in_tree` share their first layer."""
         return self.branches[0] * self.branches[1]
 
-    def draw_in_tree(self, number: int, seed: int) -> Setting:
+    def draw_in_tree(self, number: int, seed: int) -> ModelSettings:
         """The random setting of a number; neighbouring numbers share their first layers.
 
         Fitting a layer costs more than fitting a readout. So each draw of the first layer
@@ -174,23 +173,8 @@ class Space:
         later = readout // self.branches[1]
         first = later // self.branches[0]
         trunk = RandomChooser(seed, 0, first)
-        setting = self.draw_depth(trunk)
-        depth = setting.pop("depth")
+        depth, normalize = self.draw_depth(trunk)
         layers = [self.draw_layer(trunk, 1)]
         branch = RandomChooser(seed, 1, later)
         layers += [self.draw_layer(branch, layer) for layer in range(2, depth + 1)]
-        return {**setting, "layers": layers, "readout": self.draw_readout(RandomChooser(seed, 2, readout))}
-
-
-def describe_setting(setting: Setting) -> str:
-    """A setting in one line."""
-    layers = []
-    for layer in setting["layers"]:
-        direction = "" if layer["direction"] == "in" else f" {layer['direction']}"
-        aggregation = f"{layer['aggregation']}^{layer['hops']}{direction}"
-        layers.append(f"{kernel_from_config(layer['kernel'])!r} {aggregation} {layer['channels']}")
-    readout = setting["readout"]
-    last = f"{kernel_from_config(readout['kernel'])!r} eta={readout['eta']:g} lambda2={readout['lambda2']:.3g}"
-    last += f" {readout['class_weight']}" if readout["class_weight"] else ""
-    start = [setting["normalize"]] if setting["normalize"] else []
-    return " | ".join([*start, *layers, last])
+        return ModelSettings(tuple(layers), self.draw_readout(RandomChooser(seed, 2, readout)), normalize)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from torch_geometric.data import Data
 
 from torch_gckm.gram import GramLike
+from torch_gckm.nn import ModelSettings
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
-from torch_gckm.select.search import check_identity, search_identity
+from torch_gckm.select.search import check_identity, evaluator_for, search_identity
 from torch_gckm.select.space import Space
-from torch_gckm.select.trial import Evaluator, Trial
+from torch_gckm.select.trial import Trial
 
 if TYPE_CHECKING:
     import optuna
@@ -80,8 +81,8 @@ def study_search(
         raise ImportError("a study needs optuna; install it with: pip install 'torch_gckm[tune]'") from error
 
     space = (space or Space()).on_graph(data)
-    evaluator = Evaluator.of(data, num_classes, gram, split)
-    ranking = Ranking.of(criterion, evaluator)
+    evaluator = evaluator_for(data, num_classes, gram, split)
+    ranking = Ranking.of(criterion, evaluator.labels)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=False)
     study = optuna.create_study(
@@ -94,7 +95,7 @@ def study_search(
 
     def objective(attempt: optuna.Trial) -> float:
         trial = evaluator(attempt.number, space.draw(StudyChooser(attempt)))
-        attempt.set_user_attr("setting", json.dumps(trial.setting))
+        attempt.set_user_attr("setting", json.dumps(trial.setting.to_dict()))
         attempt.set_user_attr("measures", trial.measures)
         attempt.set_user_attr("error", trial.error)
         if not trial.is_valid:
@@ -105,7 +106,7 @@ def study_search(
     trials = [
         Trial(
             frozen.number,
-            json.loads(frozen.user_attrs["setting"]),
+            ModelSettings.from_dict(json.loads(frozen.user_attrs["setting"])),
             frozen.user_attrs["measures"],
             frozen.duration.total_seconds() if frozen.duration else 0.0,
             frozen.user_attrs["error"],

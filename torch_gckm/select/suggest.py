@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 
 
@@ -32,14 +33,14 @@ def suggest(probabilities: Tensor, embeddings: Sequence[Tensor], labelled: Tenso
     top = probabilities.topk(2, dim=1).values
     doubt = 1.0 - (top[:, 0] - top[:, 1])
     doubt = doubt.index_fill(0, labelled, -1.0)
-    directions = torch.cat([torch.nn.functional.normalize(h - h.mean(dim=0), dim=1) for h in embeddings], dim=1)
+    directions = torch.cat([torch.nn.functional.normalize(panels.centred(h), dim=1) for h in embeddings], dim=1)
     directions = directions.to(doubt.dtype) / len(embeddings) ** 0.5
     nearest = torch.full_like(doubt, torch.inf)
     for part in labelled.split(256):
         nearest = torch.minimum(nearest, (1.0 - directions @ directions[part].t()).amin(dim=1))
     chosen = []
     for _ in range(count):
-        node = int((doubt * nearest.clamp(min=1e-6)).argmax())
+        node = int(panels.place_of_largest(doubt * nearest.clamp(min=1e-6)))
         chosen.append(node)
         doubt[node] = -1.0
         nearest = torch.minimum(nearest, 1.0 - directions @ directions[node])

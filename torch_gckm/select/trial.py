@@ -8,35 +8,31 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
-from torch_geometric.data import Data
+from torch import Tensor
 
-from torch_gckm.errors import GCKMError, GCKMWarning, IllPosedError, InvalidInputError
-from torch_gckm.gram import GramLike
-from torch_gckm.nn import GCKM
-from torch_gckm.nn.coding import class_similarity, decode
-from torch_gckm.nn.labels import parse_labels, pick_mask
-from torch_gckm.select.prefix import SharedFits
-from torch_gckm.select.space import Setting
+from torch_gckm import panels
+from torch_gckm.errors import GCKMError, GCKMWarning, IllPosedError
+from torch_gckm.nn import GCKM, ModelSettings
+from torch_gckm.nn.readout_fit import ReadoutFit
+from torch_gckm.readout import class_similarity, decode
+from torch_gckm.select.calibration import calibrate
+from torch_gckm.select.shared_fits import SharedFits
 from torch_gckm.select.withheld import groups_to_withhold, withheld_similarity
-from torch_gckm.train.metrics import (
-    accuracy,
-    calibrate,
-    combined_score,
-    cosine_score,
-    effective_classes,
-)
+from torch_gckm.train.labelling import Labelling
+from torch_gckm.train.metrics import accuracy, combined_score, cosine_score, effective_classes
 
 FIT_ERRORS = (GCKMError, RuntimeError)  # Linear algebra that breaks down is a RuntimeError.
 
 
-def check_well_posed(model: GCKM) -> None:
-    """Reject a readout with some leverage outside (0, 1)."""
-    leverage = model.readout.leverage()
-    if not bool(((leverage > 0) & (leverage < 1)).all()):
-        extremes = float(leverage.min()), float(leverage.max())
+def check_well_posed(fit: ReadoutFit) -> None:
+    """Reject a solved readout with some leverage outside (0, 1)."""
+    leverage = fit.leverage()
+    if not panels.holds_everywhere((leverage > 0) & (leverage < 1)):
+        extremes = float(panels.smallest(leverage)), float(panels.largest(leverage))
         raise IllPosedError(f"ill-posed: leverages from {extremes[0]:.3g} to {extremes[1]:.3g}")
 
 
@@ -66,10 +62,19 @@ class Trial:
     """
 
     number: int
-    setting: Setting
+    setting: ModelSettings
     measures: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     error: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as files hold them."""
+        return {**asdict(self), "setting": self.setting.to_dict()}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Trial:
+        """From what :meth:`to_dict` returned."""
+        return cls(**{**content, "setting": ModelSettings.from_dict(content["setting"])})
 
     @property
     def is_valid(self) -> bool:
@@ -82,33 +87,15 @@ class Evaluator:
 
     Args:
         fits: The shared fits to the graph.
-        data: The same graph with the labels to use.
-        split: The column to use of masks ``[n, splits]``.
+        labels: The labels of the graph.
     """
 
-    def __init__(self, fits: SharedFits, data: Data, split: int | None = None) -> None:
-        self.fits, self.data, self.split = fits, data, split
-        count = data.num_nodes
-        labels = parse_labels(data.y, data.get("train_mask"), count, fits.num_classes, split, warn=False)
-        self.labelled = (labels.classes >= 0).nonzero().squeeze(1)
-        self.classes = labels.classes[self.labelled]
-        self.unlabelled = labels.classes < 0
+    def __init__(self, fits: SharedFits, labels: Labelling) -> None:
+        self.fits, self.labels = fits, labels
+        self.classes = labels.targets.labels
         self.groups = groups_to_withhold(self.classes)
-        val = data.get("val_mask")
-        known = data.y.view(-1) >= 0
-        self.val = torch.zeros_like(known) if val is None else (pick_mask(val, count, split, "val_mask") > 0) & known
 
-    @classmethod
-    def of(
-        cls, data: Data, num_classes: int | None, gram: GramLike, split: int | None, max_bytes: float = 1e9
-    ) -> Evaluator:
-        """For a graph with labels; there is one class more than the largest label unless a number is given."""
-        if data.y is None:
-            raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
-        classes = int(data.y.max()) + 1 if num_classes is None else num_classes
-        return cls(SharedFits(data, classes, gram, max_bytes), data, split)
-
-    def __call__(self, number: int, setting: Setting) -> Trial:
+    def __call__(self, number: int, setting: ModelSettings) -> Trial:
         """Fit and measure; a failure is recorded, not raised."""
         start = time.perf_counter()
         trial = Trial(number, setting)
@@ -121,45 +108,47 @@ class Evaluator:
         return trial
 
     @torch.no_grad()
-    def solve(self, setting: Setting, *, own_layers: bool = False) -> GCKM:
+    def solve(self, setting: ModelSettings, *, own_layers: bool = False) -> GCKM:
         """The fitted model of a setting; with layers of its own it may be trained further."""
         model = self.fits.fit(setting)
         if own_layers:
             model = copy.deepcopy(model)
             for conv in model.layers:
                 conv.requires_grad_(True)
-        model.solve(self.data, split=self.split)
+        model.solve_on(self.fits.graph(setting), self.labels.targets)
         return model
 
     @torch.no_grad()
     def _measure(self, trial: Trial, model: GCKM) -> None:
-        readout = model.readout
-        check_well_posed(model)
+        readout, labels = model.readout, self.labels
+        check_well_posed(readout.fit)
         left_out = class_similarity(readout.leave_one_out(), readout.codes)
         predicted = decode(readout.scores, readout.codes)
-        every = torch.ones(self.classes.numel(), dtype=torch.bool)
         trial.measures = {
-            "leave_one_out": accuracy(left_out.argmax(dim=1), self.classes, every),
+            "leave_one_out": _share(left_out.argmax(dim=1), self.classes),
             "leave_one_out_loss": -calibrate(left_out, self.classes)[1],
-            "cosine": cosine_score(readout.scores, readout.codes, self.unlabelled),
+            "cosine": cosine_score(readout.scores, readout.codes, labels.unlabelled),
             "effective_classes": effective_classes(predicted),
-            "val_acc": accuracy(predicted, self.data.y.view(-1), self.val),
+            "val_acc": accuracy(predicted, labels.y, labels.val),
             **self._per_class(model),
         }
-        rest = self.unlabelled & ~self.val
-        if bool(self.val.any()):
+        rest = labels.unlabelled & ~labels.val
+        if panels.holds_somewhere(labels.val):
             cosine = cosine_score(readout.scores, readout.codes, rest)
-            counts = int(self.val.sum()), int(rest.sum())
+            counts = panels.count(labels.val), panels.count(rest)
             trial.measures["combined"] = combined_score(trial.measures["val_acc"], counts[0], cosine, counts[1])
 
     def _per_class(self, model: GCKM) -> dict[str, float]:
         """Criteria from withholding one label of every class at a time."""
         if self.groups.size(1) == 0:
             return {"per_class_out": math.nan, "per_class_out_loss": math.nan}
-        similarity = withheld_similarity(model.readout, self.groups)
+        similarity = withheld_similarity(model.readout.fit, model.readout.codes, self.groups)
         classes = self.classes[self.groups].flatten()
-        every = torch.ones(classes.numel(), dtype=torch.bool)
         return {
-            "per_class_out": accuracy(similarity.argmax(dim=1), classes, every),
+            "per_class_out": _share(similarity.argmax(dim=1), classes),
             "per_class_out_loss": -calibrate(similarity, classes)[1],
         }
+
+
+def _share(predicted: Tensor, classes: Tensor) -> float:
+    return accuracy(predicted, classes, torch.ones_like(classes, dtype=torch.bool))

@@ -1,15 +1,14 @@
-"""What readouts say about labels that were withheld, one of every class at a time."""
+"""What readouts predict for labels that were withheld, one of every class at a time."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from torch_gckm.nn import SemiSupRKMReadout
-from torch_gckm.nn.coding import class_similarity
-from torch_gckm.train.metrics import one_per_class
+from torch_gckm.nn.readout_fit import ReadoutFit
+from torch_gckm.readout import class_similarity
 
-_REPEATS = 50  # Groups of one label a class.
+_REPEATS = 50  # Groups of one label per class.
 _MOST_LABELS = 3000  # With more, groups would need too large a matrix, and single labels say enough.
 
 
@@ -25,12 +24,33 @@ def groups_to_withhold(classes: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def withheld_similarity(readout: SemiSupRKMReadout, groups: Tensor) -> Tensor:
+def withheld_similarity(fit: ReadoutFit, codes: Tensor, groups: Tensor) -> Tensor:
     """A score for every class of every withheld label, the groups one after the other, ``[groups * size, classes]``.
 
     Args:
-        readout: A readout that was just solved.
+        fit: A readout that was just solved.
+        codes: The class codes, ``[classes, p]``.
         groups: Groups of :func:`groups_to_withhold`.
     """
-    withheld = readout.leave_out(readout.labelled[groups])
-    return class_similarity(torch.cat(list(withheld)), readout.codes)
+    withheld = fit.leave_out(fit.labelled[groups])
+    return class_similarity(torch.cat(list(withheld)), codes)
+
+
+def one_per_class(classes: Tensor, repeats: int, seed: int = 0) -> Tensor:
+    """Random groups with one node of every class that has at least two, ``[repeats, groups' size]``.
+
+    Args:
+        classes: The classes of the labelled nodes, ``[n]``.
+        repeats: The number of groups.
+        seed: The same seed gives the same groups.
+
+    Returns:
+        Places among the labelled nodes; no columns if every class has a single one.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    columns = []
+    for group in classes.unique().tolist():
+        members = (classes == group).nonzero().squeeze(1)
+        if members.numel() > 1:
+            columns.append(members[torch.randint(members.numel(), (repeats,), generator=generator)])
+    return torch.stack(columns, dim=1) if columns else torch.empty(repeats, 0, dtype=torch.long)

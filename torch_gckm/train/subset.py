@@ -12,10 +12,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import subgraph
 
+from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.kernels import to_csr
-from torch_gckm.nn.graph import canonical_edges, graph_of
-from torch_gckm.nn.labels import pick_mask
+from torch_gckm.graph import canonical_edges, graph_of
+from torch_gckm.layouts import to_csr
+from torch_gckm.readout import pick_mask
 
 NodesLike = Union[float, int, Tensor, Sequence[int], NDArray[Any]]
 _MASKS = ("train_mask", "val_mask", "test_mask")
@@ -55,7 +56,7 @@ def _chosen(nodes: NodesLike, used: Tensor, seed: int) -> Tensor:
         count = round(nodes * n) if isinstance(nodes, float) else nodes
         if isinstance(nodes, bool) or not 0 < count <= n:
             raise InvalidInputError(f"'nodes' must be a share in (0, 1], or one to all {n} of the nodes, got {nodes}")
-        rank = torch.rand(n, generator=torch.Generator().manual_seed(seed)).to(used.device)
+        rank = panels.random_order(n, seed).to(used.device)
         rank = rank + used  # The used ones come first.
-        chosen = torch.zeros_like(used).index_fill(0, rank.topk(max(count, int(used.sum()))).indices, True)
-    return chosen.nonzero().view(-1)
+        chosen = torch.zeros_like(used).index_fill(0, rank.topk(max(count, panels.count(used))).indices, True)
+    return panels.rows_where(chosen)

@@ -9,23 +9,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 from tqdm import tqdm
 
 from torch_gckm.errors import GCKMWarning, GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
-from torch_gckm.kernels import Kernel
+from torch_gckm.graph import PreparedGraph
 from torch_gckm.manifold import orthogonality_error
 from torch_gckm.nn import GCKM
-from torch_gckm.nn.coding import decode
+from torch_gckm.nn.settings import differences
 from torch_gckm.optim import CayleyAdam, param_groups
+from torch_gckm.panels import count, holds_somewhere
+from torch_gckm.readout import decode
 from torch_gckm.train.history import History, Record
-from torch_gckm.train.masks import Masks
+from torch_gckm.train.labelling import Labelling
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score
+from torch_gckm.train.snapshot import Snapshot
 from torch_gckm.train.subset import NodesLike, node_subset
 
 Monitor = Literal["cosine", "val_acc", "combined"]
+FORMAT = "training 1"
 
 
 class Trainer:
@@ -96,15 +99,16 @@ class Trainer:
             data: Features ``x``, edges, labels ``y``, ``train_mask``, and perhaps ``val_mask`` and ``test_mask``.
             split: The column to use of masks ``[n, splits]``.
         """
-        masks = Masks.of(data, split, self.model.out_channels)
         if self.nodes is not None:
+            Labelling.of(data, self.model.out_channels, split)  # Refuses bad labels before any work is done.
             data, split = node_subset(data, self.nodes, split, self.seed), None
-            masks = Masks.of(data, split, self.model.out_channels)
-        if self.monitor != "cosine" and not bool(masks.val.any()):
+        labels = Labelling.of(data, self.model.out_channels, split, warn=True)
+        if self.monitor != "cosine" and not holds_somewhere(labels.val):
             raise InvalidInputError(f"monitor='{self.monitor}' needs a val_mask with at least one node")
+        graph = self.model.prepare_for_fit(data)
         start = time.perf_counter()
         with tqdm(total=self.steps + 1, disable=not self.progress, desc="initialising", unit="step") as bar:
-            history, best, optimizer = self._start(data, split)
+            history, best, optimizer = self._start(graph, labels)
             if len(history):
                 start -= history.records[-1].seconds
                 bar.update(len(history))
@@ -114,42 +118,43 @@ class Trainer:
                     break
                 if step > 0:
                     optimizer.step()
-                    self._solve(data, split)
-                loss = self._loss(data, optimizer, backward=step < self.steps)
-                record = self._measure(step, loss, masks, data.y.view(-1), time.perf_counter() - start)
+                    self._solve(graph, labels)
+                loss = self._loss(graph, optimizer, backward=step < self.steps)
+                record = self._measure(step, loss, labels, time.perf_counter() - start)
                 history.records.append(record)
-                if step == 0 or record.monitored > history.best.monitored:
-                    best.clear()  # Free the old copy before making a new one.
-                    history.best_step, best = step, self._snapshot()
+                if best is None or record.monitored > history.best.monitored:
+                    best = None  # Free the old copy before making a new one.
+                    history.best_step, best = step, Snapshot.of(self.model)
                 score = {self.monitor: f"{record.monitored:.4f}"}
                 bar.set_postfix(loss=f"{loss:.4g}", **score, best=history.best_step)
                 bar.update()
                 done = step == self.steps or self._has_stalled(history)
                 if self.checkpoint is not None and (done or step % self.checkpoint_every == 0):
-                    self._save(history, best, optimizer)
-        if history.best_step < len(history) - 1:
-            self.model.load_state_dict(best, strict=False)
-        self.model.observe(data)
+                    self._save(history, best, optimizer, graph, labels)
+        if best is not None and history.best_step < len(history) - 1:
+            best.restore(self.model)
         optimizer.zero_grad()
         return history
 
-    def _start(self, data: Data, split: int | None) -> tuple[History, dict[str, Tensor], CayleyAdam]:
+    def _start(self, graph: PreparedGraph, labels: Labelling) -> tuple[History, Snapshot | None, CayleyAdam]:
         """Step 0, or where the checkpoint left off, ready for the next step."""
         resumed = self.checkpoint is not None and Path(self.checkpoint).exists()
-        content = self._load(data) if resumed else {}
+        content = self._load(graph, labels) if resumed else {}
         if not resumed:
-            self.model.initialize(data, method=self.init, seed=self.seed, fine_tune=self.steps > 0)
-            self._solve(data, split)
+            with torch.set_grad_enabled(self.steps > 0):
+                self.model.initialize(graph, method=self.init, seed=self.seed)
+            self._solve(graph, labels)
         groups = param_groups(self.model, lr=self.lr, betas=self.betas)
         optimizer = CayleyAdam(groups, lr=self.kernel_lr)
         if not resumed:
-            return History(self.monitor), {}, optimizer
+            return History(self.monitor), None, optimizer
         optimizer.load_state_dict(content["optimizer"])
         history = History.from_dict(content["history"])
+        best = Snapshot.from_state(self.model, content["best"])
         if len(history) <= self.steps and not self._has_stalled(history):
-            self._solve(data, split)  # The factors and the gradient at the state that was saved.
-            self._loss(data, optimizer, backward=True)
-        return history, content["best_state"], optimizer
+            self._solve(graph, labels)  # The factors and the gradient at the state that was saved.
+            self._loss(graph, optimizer, backward=True)
+        return history, best, optimizer
 
     def _has_stalled(self, history: History) -> bool:
         return (
@@ -159,37 +164,36 @@ class Trainer:
         )
 
     @torch.no_grad()
-    def _solve(self, data: Data, split: int | None) -> None:
-        self.model.solve(data, split=split)
+    def _solve(self, graph: PreparedGraph, labels: Labelling) -> None:
+        self.model.solve_on(graph, labels.targets)
 
-    def _loss(self, data: Data, optimizer: CayleyAdam, backward: bool) -> float:
+    def _loss(self, graph: PreparedGraph, optimizer: CayleyAdam, backward: bool) -> float:
         """The objective at the current state; its gradient is ready for the next step."""
         optimizer.zero_grad()
         with torch.set_grad_enabled(backward):
-            loss = self.model.loss(data)
+            loss = self.model.loss(graph)
             if backward:
                 loss.backward()
         return float(loss.detach())
 
-    def _measure(self, step: int, loss: float, masks: Masks, y: Tensor, seconds: float) -> Record:
-        readout = self.model.readout
+    def _measure(self, step: int, loss: float, labels: Labelling, seconds: float) -> Record:
+        readout, y = self.model.readout, labels.y
         scores, codes = readout.scores, readout.codes
         predicted = decode(scores, codes)
         leave_one_out = math.nan
         if step == 0:
             left_out = decode(readout.leave_one_out().detach(), codes)
-            leave_one_out = float((left_out == y[readout.labelled]).double().mean())
-        val_acc = accuracy(predicted, y, masks.val)
-        cosine = cosine_score(scores, codes, masks.unlabelled)
+            every = torch.ones_like(left_out, dtype=torch.bool)
+            leave_one_out = accuracy(left_out, y[readout.labelled], every)
+        val_acc = accuracy(predicted, y, labels.val)
+        cosine = cosine_score(scores, codes, labels.unlabelled)
         if self.monitor == "cosine":
             monitored = cosine
         elif self.monitor == "val_acc":
             monitored = val_acc
         else:
-            rest = masks.unlabelled & ~masks.val
-            monitored = combined_score(
-                val_acc, int(masks.val.sum()), cosine_score(scores, codes, rest), int(rest.sum())
-            )
+            rest = labels.unlabelled & ~labels.val
+            monitored = combined_score(val_acc, count(labels.val), cosine_score(scores, codes, rest), count(rest))
         if step == 0 and self.steps > 0 and math.isnan(monitored):
             warnings.warn(
                 "every node is labelled, so there is none to compute the cosine score on: step 0 will be kept",
@@ -200,81 +204,55 @@ class Trainer:
             step=step,
             loss=loss,
             orthogonality=max(float(orthogonality_error(conv.h)) for conv in self.model.layers),
-            train_acc=accuracy(predicted, y, masks.train),
+            train_acc=accuracy(predicted, y, labels.targets.is_labelled),
             val_acc=val_acc,
-            test_acc=accuracy(predicted, y, masks.test),
+            test_acc=accuracy(predicted, y, labels.test),
             cosine=cosine,
             leave_one_out=leave_one_out,
             monitored=monitored,
             seconds=seconds,
         )
 
-    def _snapshot(self) -> dict[str, Tensor]:
-        """Copies of everything that fine-tuning changes; features follow from it."""
-        state = self.model.state_dict()
-        features = ("readout.support.", *(f"convs.{i}.support." for i in range(len(self.model.layers))))
-        return {name: value.clone() for name, value in state.items() if not name.startswith(features)}
-
     def _settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on with the run that resumes it."""
-        model, readout = self.model, self.model.readout
-        parts = [*model.layers, readout]
-        return {
-            "lr": self.lr,
-            "betas": list(self.betas),
-            "kernel_lr": self.kernel_lr,
-            "monitor": self.monitor,
-            "init": self.init,
-            "seed": self.seed,
-            "hidden_channels": list(model.hidden_channels),
-            "kernel": [_description(part.kernel) for part in parts],
-            "aggregation": [repr(conv.aggregation) for conv in model.layers],
-            "gram": [repr(part.gram) for part in parts],
-            "code": model.code,
-            "class_weight": readout.class_weight,
-            "normalize": model.normalize,
-            "loss_weights": list(model.loss_weights),
-            "eta": [*(conv.eta for conv in model.layers), readout.eta],
-            "lambda1": readout.lambda1,
-            "lambda2": readout.lambda2,
-        }
+        own = {name: getattr(self, name) for name in ("lr", "kernel_lr", "monitor", "init", "seed")}
+        return {**own, "betas": list(self.betas), "model": self.model.settings.to_dict()}
 
-    def _save(self, history: History, best_state: dict[str, Tensor], optimizer: CayleyAdam) -> None:
+    def _save(
+        self, history: History, best: Snapshot, optimizer: CayleyAdam, graph: PreparedGraph, labels: Labelling
+    ) -> None:
         assert self.checkpoint is not None
         content = {
+            "format": FORMAT,
             "settings": self._settings(),
+            "graph": list(graph.identity),
+            "labels": labels.identity,
             "model": self.model.state_dict(),
             "optimizer": optimizer.state_dict(),
             "history": history.to_dict(),
-            "best_state": best_state,
+            "best": best.to_state(),
         }
         save_tensors(content, self.checkpoint)
 
-    def _load(self, data: Data) -> dict[str, Any]:
+    def _load(self, graph: PreparedGraph, labels: Labelling) -> dict[str, Any]:
         assert self.checkpoint is not None
         content = load_tensors(self.checkpoint)
-        for name, value in self._settings().items():
-            known = content["settings"].get(name)
-            if known != value:
-                raise InvalidInputError(
-                    f"the checkpoint '{self.checkpoint}' was made with {name}={known!r}, "
-                    f"not {value!r}; resume with the same settings or choose another file"
-                )
-        self.model.load_state_dict(content["model"])
-        if not self.model.is_fitted_on(data):
-            self.model.reset_parameters()
+        if content.get("format") != FORMAT:
+            raise InvalidInputError(f"'{self.checkpoint}' is not a checkpoint of a Trainer of this version")
+        for name, known, value in differences(content["settings"], self._settings()):
+            raise InvalidInputError(
+                f"the checkpoint '{self.checkpoint}' was made with {name}={known!r}, "
+                f"not {value!r}; resume with the same settings or choose another file"
+            )
+        if content["graph"] != list(graph.identity):
             raise GraphMismatchError(f"the checkpoint '{self.checkpoint}' was made on another graph")
+        if content["labels"] != labels.identity:
+            raise InvalidInputError(
+                f"the checkpoint '{self.checkpoint}' was made with other labels, other masks or another split; "
+                "resume with the same ones or choose another file"
+            )
+        self.model.load_state_dict(content["model"])
         return content
 
     def __repr__(self) -> str:
         return f"Trainer(steps={self.steps}, lr={self.lr:g}, monitor={self.monitor!r}, init={self.init!r})"
-
-
-def _description(kernel: Kernel) -> str:
-    """The kinds of a kernel, and the numbers that training leaves as they are."""
-    parts = []
-    for leaf in kernel.leaves():
-        values = {} if leaf.is_learned else leaf.arguments()
-        plain = [f"{name}={value!r}" for name, value in values.items() if not isinstance(value, Tensor)]
-        parts.append(f"{type(leaf).__name__}({', '.join(plain)}).on({leaf.view!r})")
-    return f"{type(kernel).__name__}: {', '.join(parts)}"

@@ -17,7 +17,7 @@ def class_codes(code: CodeLike, num_classes: int) -> Tensor:
     """The code of every class, ``[num_classes, p]``.
 
     Args:
-        code: ``"one_vs_all"`` (one column a class), ``"binary"`` (the class number in binary,
+        code: ``"one_vs_all"`` (one column per class), ``"binary"`` (the class number in binary,
             as few columns as possible), or any matrix of plus and minus ones with distinct rows.
         num_classes: The number of classes.
     """

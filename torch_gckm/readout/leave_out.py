@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm.errors import InvalidLabelError
-from torch_gckm.gram import ReadoutSolution
+from torch_gckm.readout.problem import ReadoutSolution
 
 
 def withhold_one(solution: ReadoutSolution, index: Tensor, codes: Tensor, weight: Tensor) -> Tensor:

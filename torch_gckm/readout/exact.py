@@ -8,14 +8,14 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from torch_gckm.errors import DegreeError, SingularReadoutError
-from torch_gckm.gram.gram import ReadoutProblem, ReadoutSolution
-from torch_gckm.gram.lu import lu_unless_singular, solve_with_factors
+from torch_gckm.errors import SingularReadoutError
+from torch_gckm.readout.lu import lu_unless_singular, solve_with_factors
+from torch_gckm.readout.problem import ReadoutProblem, ReadoutSolution, check_degrees
 
 _SMALLEST_RCOND = 1e-13
 
 
-class DenseReadout(ReadoutSolution):
+class ExactSolution(ReadoutSolution):
     r"""LU of the bordered system in the unknowns :math:`a / \eta` and :math:`b`, where :math:`a = R H`.
 
     .. math::
@@ -64,17 +64,6 @@ class DenseReadout(ReadoutSolution):
         if factors is None:
             raise SingularReadoutError(_describe_singularity(self._bordered.detach()[:-1, :-1], self.problem))
         return factors
-
-
-def check_degrees(degrees: Tensor) -> None:
-    """Refuse nodes whose kernel degree is not positive, naming the first."""
-    bad = ~(degrees > 0)
-    if bool(bad.any()):
-        node = int(bad.nonzero()[0])
-        raise DegreeError(
-            f"node {node} has the kernel degree {float(degrees[node]):.3g} ({int(bad.sum())} nodes are not positive); "
-            "the readout weighs nodes by 1/degree: use a kernel with positive values, such as RBF"
-        )
 
 
 def _describe_singularity(matrix: Tensor, problem: ReadoutProblem) -> str:

@@ -7,11 +7,11 @@ import warnings
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import GCKMWarning, SingularReadoutError
-from torch_gckm.gram.dense_readout import check_degrees
-from torch_gckm.gram.gram import ReadoutProblem, ReadoutSolution
-from torch_gckm.gram.lu import lu_unless_singular, solve_with_factors
-from torch_gckm.gram.products import row_blocks, symmetric_product
+from torch_gckm.gram import Panel
+from torch_gckm.readout.lu import lu_unless_singular, solve_with_factors
+from torch_gckm.readout.problem import ReadoutProblem, ReadoutSolution, check_degrees
 
 _SMALLEST_RCOND = 1e-14
 _DEGREE_FLOOR = 1e-6
@@ -19,7 +19,7 @@ _DOUBLE_BELOW = 1e10
 _ROWS = 8192  # Labelled nodes at a time: after self-training they may be most of the graph.
 
 
-class LowRankReadout(ReadoutSolution):
+class LowRankSolution(ReadoutSolution):
     r"""The Woodbury form of the readout for :math:`K = F F' + \mathrm{diag}(\delta)`.
 
     With :math:`f = F F'1`, degrees :math:`d = f + \delta`, :math:`t = 1 / (1 - r \delta / \eta)`,
@@ -33,26 +33,23 @@ class LowRankReadout(ReadoutSolution):
     One system of order :math:`m + 1`, in double precision.
 
     Args:
-        panel: The factor :math:`F`, ``[n, m]``.
-        residual: The diagonal correction :math:`\delta`, ``[n]``.
-        low: The row sums :math:`f`, ``[n]``.
+        panel: The factor :math:`F` and the diagonal correction :math:`\delta`, whoever made them.
         problem: Labels and hyperparameters.
     """
 
-    def __init__(self, panel: Tensor, residual: Tensor, low: Tensor, problem: ReadoutProblem) -> None:
+    def __init__(self, panel: Panel, problem: ReadoutProblem) -> None:
         eta, lambda1 = problem.eta, problem.lambda1
         self.problem = problem
-        self._panel, residual = panel, residual.double()
-        low = low.double()
+        self._panel, residual, low = panel.values, panel.residual.double(), panel.row_sums
         self.degrees = degrees = low + residual
         check_degrees(degrees)
         self.r = problem.r(degrees)
         weight = problem.weight.double()
         # For unlabelled nodes t is a quotient of small differences; this form has none.
         thin = low < _DEGREE_FLOOR * degrees
-        if bool(thin.any()) and abs(eta * lambda1 - 1.0) < _DEGREE_FLOOR:
+        if abs(eta * lambda1 - 1.0) < _DEGREE_FLOOR and panels.holds_somewhere(thin):
             warnings.warn(
-                f"the kernel joins {int(thin.sum())} nodes to no other (first: node {int(thin.nonzero()[0])}); "
+                f"the kernel joins {panels.count(thin)} nodes to no other (first: node {panels.first(thin)}); "
                 "their scores are not determined: widen the bandwidth or raise the rank",
                 GCKMWarning,
                 stacklevel=2,
@@ -64,7 +61,7 @@ class LowRankReadout(ReadoutSolution):
         self._rt = torch.where(labelled, self._t * self.r, free)
         self._residual = residual
 
-        system = -_weighted_gram(panel, self._rt)
+        system = -_weighted_gram(self._panel, self._rt)
         order = system.size(0)
         system = system + torch.diag(torch.full((order,), eta, dtype=system.dtype, device=system.device))
         corner = torch.zeros_like(system)
@@ -73,11 +70,11 @@ class LowRankReadout(ReadoutSolution):
         self._factors = self._factorise(self._system.detach())
         labels = problem.labels(torch.float64)
         weighted = self._t.unsqueeze(1) * labels
-        parts = labelled.nonzero().squeeze(1).split(_ROWS)
-        right = torch.stack([self._rows(part).t() @ weighted[part] for part in parts]).sum(dim=0)
+        parts = panels.rows_where(labelled).split(_ROWS)
+        right = torch.stack([panels.cross(self._rows(part), weighted[part]) for part in parts]).sum(dim=0)
         solution = solve_with_factors(self._system, self._factors, right)
         self.bias = solution[-1]
-        hidden = _times(panel, solution[:-1]) + self.bias
+        hidden = _times(self._panel, solution[:-1]) + self.bias
         self.scores = self._t.unsqueeze(1) * (hidden + residual.unsqueeze(1) * labels / eta)
         self.alpha = self.r.unsqueeze(1) * self.scores + labels
 
@@ -112,28 +109,18 @@ def _weighted_gram(panel: Tensor, weight: Tensor) -> Tensor:
     r""":math:`\hat F' \mathrm{diag}(w) \hat F` with a column of ones added to the panel, in double precision."""
     if panel.requires_grad:
         wide = torch.nn.functional.pad(panel.double(), (0, 1), value=1.0)
-        return wide.t() @ (weight.unsqueeze(1) * wide)
-    order = panel.size(1)
-    total = torch.empty(order + 1, order + 1, dtype=torch.float64, device=panel.device)
-    dtype = _block_precision(panel)
-    total[:-1, :-1] = symmetric_product(panel, weight, dtype)
-    border = torch.zeros(order, dtype=torch.float64, device=panel.device)
-    for block in row_blocks(panel):
-        border += panel[block].to(dtype).t() @ weight[block].to(dtype)
-    total[-1, :-1] = total[:-1, -1] = border
-    total[-1, -1] = weight.sum()
-    return total
+        return panels.cross(wide, weight.unsqueeze(1) * wide)
+    order, dtype = panel.size(1), _block_precision(panel)
+    result = torch.empty(order + 1, order + 1, dtype=torch.float64, device=panel.device)
+    result[:-1, :-1] = panels.symmetric_product(panel, weight, dtype)
+    result[-1, :-1] = result[:-1, -1] = panels.times_vector(panel, weight, dtype)
+    result[-1, -1] = panels.total(weight)
+    return result
 
 
 def _times(panel: Tensor, v: Tensor) -> Tensor:
-    """``panel @ v`` in blocks, to double precision."""
-    if panel.requires_grad:
-        return panel.double() @ v
-    dtype = _block_precision(panel)
-    result = v.new_empty(panel.size(0), v.size(1))
-    for block in row_blocks(panel):
-        result[block] = panel[block].to(dtype) @ v.to(dtype)
-    return result
+    """``panel @ v`` to double precision."""
+    return panel.double() @ v if panel.requires_grad else panels.times(panel, v, _block_precision(panel))
 
 
 def _block_precision(panel: Tensor) -> torch.dtype:

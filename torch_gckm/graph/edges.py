@@ -11,9 +11,8 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import coalesce, is_sparse, is_undirected, to_edge_index
 
+from torch_gckm import panels
 from torch_gckm.errors import GCKMWarning, InvalidInputError
-from torch_gckm.kernels import to_csr
-from torch_gckm.numerics import check_finite
 
 Adjacency = Union[Tensor, SparseTensor]
 
@@ -41,7 +40,7 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
         if weight is not None and weight.dim() == 2 and weight.size(1) > 1:
             raise InvalidInputError(
                 f"'edge_attr' has {weight.size(1)} columns, but an edge has one weight: set data.edge_weight to "
-                "a value an edge (ones to ignore the attributes)"
+                "one value per edge (ones to ignore the attributes)"
             )
     return x, data.edge_index, weight
 
@@ -91,55 +90,22 @@ def canonical_edges(
             f"'edge_index' must be an integer tensor [2, E] or a sparse matrix, got {edges.dtype} {tuple(edges.shape)}"
         )
     edges = edges.long()
-    if edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < num_nodes:
-        raise InvalidInputError(
-            f"'edge_index' names nodes {int(edges.min())} to {int(edges.max())}, but there are {num_nodes} nodes"
-        )
+    if edges.numel():
+        low, high = int(panels.smallest(edges)), int(panels.largest(edges))
+        if not 0 <= low <= high < num_nodes:
+            raise InvalidInputError(f"'edge_index' names nodes {low} to {high}, but there are {num_nodes} nodes")
     if edge_weight is not None:
         edge_weight = edge_weight.squeeze(-1) if edge_weight.dim() == 2 else edge_weight
         if edge_weight.shape != (edges.size(1),):
             raise InvalidInputError(
-                f"'edge_weight' must have one value an edge, [{edges.size(1)}], got {tuple(edge_weight.shape)}"
+                f"'edge_weight' must have one value per edge, [{edges.size(1)}], got {tuple(edge_weight.shape)}"
             )
         if not edge_weight.is_floating_point():
             edge_weight = edge_weight.to(torch.get_default_dtype())
-        check_finite(edge_weight, "edge_weight")
+        panels.check_finite(edge_weight, "edge_weight")
     return edges, edge_weight
 
 
 def _sizes(adjacency: Adjacency) -> tuple[int, ...]:
     """The shape of a sparse matrix of any kind."""
     return tuple(adjacency.size() if isinstance(adjacency, Tensor) else adjacency.sparse_sizes())
-
-
-def _mix(keys: Tensor) -> Tensor:
-    """Scatter integers over all 64 bits (the finaliser of splitmix64, wrapping on overflow)."""
-    keys = (keys ^ (keys >> 30)) * -4658895280553007687
-    keys = (keys ^ (keys >> 27)) * -7723592293110705685
-    return keys ^ (keys >> 31)
-
-
-def graph_fingerprint(edge_index: Adjacency | None, edge_weight: Tensor | None, num_nodes: int) -> tuple[int, int, int]:
-    """Node count, edge count and a hash of the weighted edges that does not depend on their order or format."""
-    edges, weight = canonical_edges(edge_index, edge_weight, num_nodes)
-    weight = torch.ones(edges.size(1), device=edges.device) if weight is None else weight.detach()
-    keys = _mix(edges[0] * num_nodes + edges[1] + 1) + weight.float().contiguous().view(torch.int32).long()
-    return num_nodes, edges.size(1), int(_mix(keys).sum())
-
-
-def feature_fingerprint(x: Tensor) -> int:
-    """A hash of a feature matrix that depends on the place of every entry."""
-    x = x.detach()
-    weights = _mix(torch.arange(1, x.size(1) + 1, device=x.device)).int() | 1  # Odd: every bit counts.
-    if x.layout == torch.strided:
-        per_row = (_bits(x) * weights).sum(dim=1, dtype=torch.int32)  # Wraps; integers of this size are quick.
-    else:
-        sparse = to_csr(x)
-        row = torch.repeat_interleave(sparse.crow_indices().diff())
-        products = _bits(sparse.values()) * weights[sparse.col_indices()]
-        per_row = torch.zeros(x.size(0), dtype=torch.int32, device=x.device).index_add(0, row, products)
-    return int(_mix(per_row + _mix(torch.arange(per_row.numel(), device=x.device))).sum())
-
-
-def _bits(values: Tensor) -> Tensor:
-    return values.float().contiguous().view(torch.int32)

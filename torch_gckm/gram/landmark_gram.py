@@ -1,0 +1,238 @@
+r"""A kernel matrix known through the columns of some nodes, its landmarks."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from functools import cached_property
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from torch_gckm import panels
+from torch_gckm.gram.gram import Gram, Panel
+from torch_gckm.gram.landmark_form import Columns, form_with_gradient
+from torch_gckm.gram.pivoted_cholesky import WIDE
+from torch_gckm.kernels import Kernel, Rows
+
+G = TypeVar("G", bound="LandmarkGram")
+
+
+class LandmarkGram(Gram):
+    r"""The matrix :math:`K_{nS} K_{SS}^{-1} K_{Sn}` of landmarks :math:`S`.
+
+    Args:
+        kernel: The kernel function.
+        rows: The features.
+        landmarks: The nodes :math:`S`, ``[m]``.
+        panel: Its factor, if it was made when the landmarks were chosen; else it is made when it is needed.
+    """
+
+    def __init__(self, kernel: Kernel, rows: Rows, landmarks: Tensor, panel: Panel | None = None) -> None:
+        super().__init__(kernel, rows)
+        self._landmarks, self._panel = landmarks, panel
+        self._error = None if panel is None else panel.error
+
+    @property
+    def landmarks(self) -> Tensor:
+        """The nodes whose columns are used."""
+        return self._landmarks
+
+    def tracking(self: G, rows: Rows) -> G:
+        gram = copy.copy(self)
+        gram.rows = rows
+        return gram
+
+    def error(self) -> float:
+        if self._error is None:
+            self._error = self.factor().error
+        return self._error
+
+    def factor(self) -> Panel:
+        """The factor :math:`F` and the residual, without gradients."""
+        if self._panel is None:
+            with torch.no_grad():
+                self._panel = self._refactor()
+        return self._panel
+
+    def release(self) -> None:
+        if self._panel is not None:
+            self._error, self._panel = self._panel.error, None
+
+    def bilinear(self, u: Tensor, v: Tensor) -> Tensor:
+        r"""See :meth:`Gram.bilinear`; the landmarks are fixed.
+
+        With :math:`p_u = K_{nS}' u`, :math:`W_u = K_{SS}^{-1} p_u` held constant and the same for
+        :math:`v`, the form :math:`p_u \cdot W_v + W_u \cdot p_v - W_u \cdot K_{SS} W_v` has the value and
+        the gradient of :math:`\mathrm{Tr}(u' K_{nS} K_{SS}^{-1} K_{Sn} v)`: no factorisation is
+        differentiated, and no term costs :math:`n m^2`.
+        """
+        rows, known = self._in_precision(self.rows), None
+        both = (u if u is v else torch.cat([u, v], dim=1)).detach()
+        if torch.is_grad_enabled() and not self.is_constant and len(list(rows.blocks(self.landmarks.numel()))) == 1:
+            known = Columns.of(self.kernel, rows, rows.rows(self.landmarks).fresh_leaves())
+        with torch.no_grad():
+            projected = self._project(both) if known is None else panels.cross(known.values, both.to(known.values))
+            weights = self._solve(projected)
+            weights_u, weights_v = weights[:, : u.size(1)], weights[:, -v.size(1) :]
+            value = (projected[:, : u.size(1)] * weights_v).sum().to(u.dtype)
+        if torch.is_grad_enabled():
+            value = form_with_gradient(value, self.kernel, rows, self.landmarks, (u, v), (weights_u, weights_v), known)
+        return value
+
+    def representer(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            return self.landmarks, self._solve(self._project(v))
+
+    @abstractmethod
+    def _finish(self, panel: Tensor, mean: Tensor, first: Tensor) -> None:
+        """What is left to do to a new factor, in place."""
+
+    def _refactor(self) -> Panel:
+        """The factor of given landmarks."""
+        order, size = self.landmarks.numel(), self.num_nodes
+        eye = torch.eye(order, dtype=torch.float64, device=self.landmarks.device)
+        inverse = torch.linalg.solve_triangular(self._root, eye, upper=False).t()
+        panel = torch.empty(size, order, dtype=self.rows.dtype, device=self.rows.device)
+        first = torch.empty(size, dtype=torch.float64, device=self.rows.device)
+        residual = self.kernel(self.rows, diag=True).to(torch.float64, copy=True)
+        trace = float(panels.total(residual))
+        marks = self._landmark_rows()
+        for block in self.rows.blocks(order):
+            columns = self._columns(self.rows.block(block), marks)
+            direct = columns.dtype == panel.dtype
+            values = panel[block] if direct else torch.empty_like(columns)
+            panels.times_upper(columns, inverse.to(columns.dtype), out=values)
+            residual[block] -= torch.linalg.vector_norm(values, dim=1).double().square()
+            first[block] = values[:, 0]
+            if not direct:
+                panel[block] = values
+        residual = residual.clamp_(min=0.0).index_fill_(0, self.landmarks, 0.0)
+        mean = panels.column_means(panel).double()
+        mean[0] = panels.mean(first)
+        trace -= float(mean.square().sum()) * size
+        self._finish(panel, mean, first)
+        return Panel(panel, residual, self.landmarks, float(panels.total(residual)) / trace if trace > 0 else 0.0)
+
+    @cached_property
+    def _core(self) -> Tensor:
+        """The landmarks' kernel matrix in double precision, ``[m, m]``."""
+        with torch.no_grad():
+            core: Tensor = self.kernel(self.rows.detach().rows(self.landmarks).to(torch.float64))
+        return core
+
+    @cached_property
+    def _root(self) -> Tensor:
+        """Its Cholesky root."""
+        return torch.linalg.cholesky(with_jitter(self._core))
+
+    @cached_property
+    def _is_wide(self) -> bool:
+        """Whether the kernel is almost constant on the landmarks."""
+        return float(self._core.mean() / self._core.diagonal().mean()) > 1.0 - WIDE
+
+    def _solve(self, right: Tensor) -> Tensor:
+        return torch.cholesky_solve(right.double(), self._root)
+
+    def _project(self, v: Tensor) -> Tensor:
+        """``K_nS' v`` in double precision, a block of rows at a time."""
+        rows, marks = self.rows.detach(), self._landmark_rows().detach()
+
+        def part(block: slice) -> Tensor:
+            columns = self._columns(rows.block(block), marks)
+            return (columns.t() @ v[block].to(columns.dtype)).double()
+
+        return panels.accumulate(part(block) for block in rows.blocks(self.landmarks.numel()))
+
+    def _landmark_rows(self) -> Rows:
+        return self.rows.rows(self.landmarks)
+
+    def _columns(self, rows: Rows, marks: Rows) -> Tensor:
+        return self.kernel(self._in_precision(rows), self._in_precision(marks))
+
+    def _in_precision(self, rows: Rows) -> Rows:
+        """The rows as they are, or in double precision if the kernel is almost constant on them."""
+        return rows.to(torch.float64) if self._is_wide else rows
+
+
+class CentredLowRankGram(LandmarkGram):
+    r"""For a layer: :math:`F F'`, and :math:`F` minus its column means where only the centred matrix is asked for."""
+
+    def matmul(self, v: Tensor) -> Tensor:
+        with torch.no_grad():
+            weights, marks = self._solve(self._project(v)), self._landmark_rows()
+            result = v.new_empty(self.num_nodes, v.size(1))
+            for block in self.rows.blocks(self.landmarks.numel()):
+                columns = self._columns(self.rows.block(block), marks)
+                result[block] = columns @ weights.to(columns.dtype)
+            return result
+
+    def centred_quadratic(self, h: Tensor) -> Tensor:
+        if self._panel is None or not self.is_constant:
+            return super().centred_quadratic(h)
+        return panels.cross(self._panel.values, h).square().sum()  # The panel is constant: two thin products.
+
+    def eigenvectors(self, count: int) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            panel = self.factor().values
+            if panel.size(1) == 0:
+                return panel.new_empty(0), panel
+            values, vectors = torch.linalg.eigh(panels.symmetric_product(panel))
+            top = slice(max(0, values.numel() - count), None)
+            values, vectors = values[top].flip(0), vectors[:, top].flip(1)
+            keep = values > values.numel() * torch.finfo(panel.dtype).eps * values.clamp(min=0).max()
+            values, vectors = values[keep], vectors[:, keep]
+            h = panel @ (vectors * values.rsqrt()).to(panel.dtype)
+            # Once more, so that the columns are orthonormal to the last digit of their type.
+            return values.to(panel.dtype), panels.fix_signs(panels.orthonormalize(h))
+
+    def _finish(self, panel: Tensor, mean: Tensor, first: Tensor) -> None:
+        panel -= mean.to(panel.dtype)
+        panel[:, 0] = first - mean[0]  # The one column that may be almost constant.
+
+
+class LowRankGram(LandmarkGram):
+    r"""For a readout: :math:`F F' + \mathrm{diag}(\delta)`, which keeps the diagonal exact."""
+
+    def matmul(self, v: Tensor) -> Tensor:
+        with torch.no_grad():
+            panel, residual = self.factor().values, self.factor().residual
+            return panel @ panels.cross(panel, v) + residual.to(v.dtype).unsqueeze(1) * v
+
+    def bilinear(self, u: Tensor, v: Tensor) -> Tensor:
+        """See :meth:`Gram.bilinear`; the landmarks are fixed, and the residual diagonal counts as constant."""
+        corrected = self.factor().residual.to(u.dtype) * (u * v).sum(dim=1)
+        return super().bilinear(u, v) + panels.total(corrected)
+
+    def eigenvectors(self, count: int) -> tuple[Tensor, Tensor]:
+        return CentredLowRankGram(self.kernel, self.rows, self.landmarks).eigenvectors(count)
+
+    def constant_degrees(self) -> Tensor:
+        """The row sums in double precision, without gradients."""
+        return self.factor().row_sums + self.factor().residual
+
+    def panel(self) -> Panel:
+        if self.is_constant or not torch.is_grad_enabled():
+            return self.factor()
+        # Gradients: the same panel as a function of the features, with the landmarks fixed.
+        rows = self.rows.to(torch.float64)
+        columns = self.kernel(rows, rows.rows(self.landmarks))
+        root = torch.linalg.cholesky(with_jitter(columns[self.landmarks]))
+        values = torch.linalg.solve_triangular(root, columns.t(), upper=False).t()
+        residual = (self.kernel(rows, diag=True) - values.square().sum(dim=1)).clamp(min=0.0)
+        return Panel(values, residual.index_fill(0, self.landmarks, 0.0), self.landmarks, self.factor().error)
+
+    def _project(self, v: Tensor) -> Tensor:
+        if self._panel is None:
+            return super()._project(v)
+        return self._root @ panels.cross(self._panel.values, v.to(self._panel.values.dtype)).double()
+
+    def _finish(self, panel: Tensor, mean: Tensor, first: Tensor) -> None:
+        """Nothing: it is not centred."""
+
+
+def with_jitter(core: Tensor) -> Tensor:
+    """Enough on the diagonal for landmarks that are almost, but not quite, dependent."""
+    jitter = 1e-12 * core.detach().diagonal().mean()
+    return core + jitter * torch.eye(core.size(0), dtype=core.dtype, device=core.device)

@@ -1,0 +1,80 @@
+"""Matrices in other layouts: CSR tensors, SciPy's sparse matrices, NumPy arrays."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from torch_gckm import panels
+
+SPARSE_BELOW = 0.02  # The share of nonzero features below which sparse products are faster.
+
+
+def to_csr(x: Tensor) -> Tensor:
+    """A matrix of any layout as a CSR tensor."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Sparse (CSR|CSC) tensor support is in beta.*")
+        return x if x.layout == torch.sparse_csr else x.to_sparse_csr()
+
+
+def prefers_sparse(x: Tensor) -> bool:
+    """Whether a dense matrix has so few nonzero entries that products with it are faster as a sparse one."""
+    if x.layout != torch.strided or x.requires_grad or x.device.type != "cpu" or x.numel() < 2**20:
+        return False
+    return panels.count(x) < SPARSE_BELOW * x.numel()
+
+
+def to_scipy(x: Tensor) -> Any:
+    """A CSR tensor as SciPy's CSR matrix; they share memory."""
+    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
+    return scipy.sparse.csr_matrix(parts, shape=tuple(x.shape))
+
+
+def from_scipy(x: Any) -> Tensor:
+    """A sparse matrix of SciPy as a CSR tensor."""
+    x = x.tocsr()
+    x.sum_duplicates()
+    x.sort_indices()
+    indices = (torch.from_numpy(x.indptr.astype(np.int64)), torch.from_numpy(x.indices.astype(np.int64)))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*Sparse CSR tensor support is in beta.*")
+        return torch.sparse_csr_tensor(*indices, torch.from_numpy(x.data), size=x.shape, check_invariants=False)
+
+
+def csr_matrix(index: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
+    """A CSR tensor from places ``[2, k]`` and values ``[k]``; equal places add up."""
+    return to_csr(torch.sparse_coo_tensor(index, values, size, check_invariants=False).coalesce())
+
+
+def scale_rows(x: Tensor, factor: Tensor) -> Tensor:
+    """A matrix, dense or sparse, with its rows multiplied by ``factor``, ``[n]``."""
+    if x.layout == torch.strided:
+        return x * factor.unsqueeze(1)
+    x = to_csr(x).clone()
+    x.values().mul_(torch.repeat_interleave(factor, x.crow_indices().diff()))
+    return x
+
+
+def scale_columns(x: Tensor, factor: Tensor) -> Tensor:
+    """A matrix, dense or sparse, with its columns multiplied by ``factor``, ``[d]``."""
+    if x.layout == torch.strided:
+        return x * factor
+    x = to_csr(x).clone()
+    x.values().mul_(factor[x.col_indices()])
+    return x
+
+
+def same_values(a: Tensor, b: Tensor) -> bool:
+    """Whether two matrices of any layout hold the same numbers in the same type."""
+    if a.layout != b.layout or a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+        return False
+    if a.layout == torch.strided:
+        return (a.data_ptr() == b.data_ptr() and a.stride() == b.stride()) or torch.equal(a, b)
+    a, b = to_csr(a), to_csr(b)
+    pairs = ((x.crow_indices(), x.col_indices(), x.values()) for x in (a, b))
+    return all(same_values(x, y) for x, y in zip(*pairs, strict=True))

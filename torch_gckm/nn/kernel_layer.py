@@ -1,0 +1,212 @@
+"""A layer of the kernel machine on prepared graphs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from torch_gckm import panels
+from torch_gckm.errors import GraphMismatchError, InvalidInputError, LowRankError, LowRankWarning, NotFittedError
+from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
+from torch_gckm.graph import Direction, PreparedGraph, Propagation, PropagationLike, Topology, as_propagation
+from torch_gckm.kernels import KernelLike, Rows, as_kernel, kernel_from_config
+from torch_gckm.manifold import random_stiefel
+from torch_gckm.nn.layer_fit import LayerFit
+from torch_gckm.nn.layer_map import LayerMap, layer_rows
+from torch_gckm.nn.record import resize, write
+from torch_gckm.nn.settings import LayerSettings
+
+L = TypeVar("L", bound="KernelLayer")
+
+
+class KernelLayer(torch.nn.Module):
+    """The state and the computations of :class:`~torch_gckm.GCKMConv`, which adds PyG's way of calling a layer.
+
+    A fitted layer is its parameter :attr:`h` and one :attr:`fitted`, which is replaced as a whole. The input of a layer
+    is a prepared graph and, above the first layer, the embedding ``h`` of the layer below.
+
+    Args:
+        in_channels: See :class:`~torch_gckm.GCKMConv`, as for all others.
+        out_channels: The number of embedding dimensions.
+        kernel: The kernel.
+        aggregation: The propagation.
+        hops: How often to propagate.
+        eta: The regularisation.
+        gram: How to represent the kernel matrix.
+        num_nodes: The number of nodes, if known.
+        direction: Which neighbours to receive from.
+        rank_deficient: What to do about a kernel matrix of low rank.
+    """
+
+    stiefel_parameters = ("h",)
+    fitted: LayerFit | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel: KernelLike = "rbf",
+        aggregation: PropagationLike = "gcn",
+        hops: int = 1,
+        eta: float = 1.0,
+        gram: GramLike = "auto",
+        num_nodes: int = -1,
+        direction: Direction = "in",
+        rank_deficient: Literal["reduce", "error"] = "reduce",
+    ) -> None:
+        super().__init__()
+        if out_channels < 1:
+            raise InvalidInputError(f"'out_channels' must be positive, got {out_channels}")
+        if not eta > 0:
+            raise InvalidInputError(f"'eta' must be positive, got {eta}")
+        if rank_deficient not in ("reduce", "error"):
+            raise InvalidInputError(f"'rank_deficient' must be 'reduce' or 'error', got {rank_deficient!r}")
+        self.in_channels, self.out_channels, self.num_nodes = in_channels, out_channels, num_nodes
+        self.eta, self.rank_deficient = float(eta), rank_deficient
+        self.kernel = as_kernel(kernel)
+        self.aggregation = as_propagation(aggregation, hops, direction)
+        self.gram = as_gram(gram)
+        self.h = torch.nn.Parameter(torch.empty(0, out_channels))
+        self.register_module("fitted", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Forget the fit. With a known ``num_nodes``, the embedding becomes a random orthonormal matrix."""
+        self.fitted = None
+        if self.num_nodes > 0:
+            write(self.h, random_stiefel(self.num_nodes, self.out_channels, centred=True))
+        else:
+            write(self.h, self.h.new_empty(0, self.out_channels))
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether the layer has been fitted to a graph."""
+        return self.fitted is not None
+
+    @property
+    def fit(self) -> LayerFit:
+        """What the fit found, beside the embedding; raises if there was none."""
+        if self.fitted is None:
+            raise NotFittedError("the layer is not fitted; call it, or initialize(x, edge_index), first")
+        return self.fitted
+
+    @property
+    def eigenvalues(self) -> Tensor:
+        """The eigenvalues of the centred kernel matrix found by :meth:`initialize`, ``[out_channels]``."""
+        return self.fit.eigenvalues
+
+    def initialize_on(
+        self,
+        graph: PreparedGraph,
+        h: Tensor | None = None,
+        *,
+        method: Literal["kernel_pca", "random"] = "kernel_pca",
+        seed: int = 0,
+    ) -> None:
+        """Fit the layer to a prepared graph; see :meth:`initialize`.
+
+        Args:
+            graph: The graph.
+            h: The input of the layer; by default the features of the graph.
+            method: See :meth:`initialize`.
+            seed: See :meth:`initialize`.
+        """
+        if self.num_nodes > 0 and graph.num_nodes != self.num_nodes:
+            raise InvalidInputError(f"the layer was made for num_nodes={self.num_nodes}, got {graph.num_nodes} nodes")
+        will_be_trained = torch.is_grad_enabled()
+        with torch.inference_mode(False), torch.no_grad():
+            rows = layer_rows(self.kernel, self.aggregation, graph, h).detach()
+            self.kernel.fit(rows)
+            gram = self._matrix(rows)
+            if method == "kernel_pca":
+                values, embedding = self._kernel_pca(gram)
+            elif method == "random":
+                embedding = random_stiefel(graph.num_nodes, self.out_channels, seed=seed, centred=True).to(self.h)
+                values = panels.column_sums(embedding * gram.matmul(embedding))
+            else:
+                raise InvalidInputError(f"'method' must be 'kernel_pca' or 'random', got {method!r}")
+            write(self.h, embedding)
+            self.fitted = LayerFit(gram, values, graph.topology.identity)
+        if not will_be_trained or (graph.x if h is None else h).requires_grad:
+            gram.release()  # Nothing will ask for this matrix again, or what is below changes it.
+
+    def loss_on(self, graph: PreparedGraph, h: Tensor | None = None) -> Tensor:
+        """The objective on a prepared graph; see :meth:`loss`, and :meth:`initialize_on` for the arguments."""
+        fit = self.fit
+        self.check_graph(graph.topology)
+        rows = layer_rows(self.kernel, self.aggregation, graph, h)
+        gram = fit.matrix_of(self.kernel, rows)
+        if gram is None:
+            gram = self._matrix(rows, fit.known_landmarks)
+            self.fitted = fit.moved(gram)
+        return gram.centred_quadratic(self.h) / (-2.0 * self.eta)
+
+    def out_of_sample(self) -> LayerMap:
+        """What the fit predicts for any graph, apart from the graph it was fitted on."""
+        fit = self.fit
+        extension = fit.extension(self.kernel, self.h, lambda rows: self._matrix(rows, fit.known_landmarks))
+        return LayerMap(self.kernel, self.aggregation, extension)
+
+    def check_graph(self, topology: Topology) -> None:
+        """Raise unless these are the edges of the graph that the layer was fitted on."""
+        fitted, given = self.fit.edges, topology.identity
+        if fitted != given:
+            how = ", other ones or with other weights" if fitted[:2] == given[:2] else ""
+            raise GraphMismatchError(
+                f"the layer was fitted on a graph with {fitted.num_nodes} nodes and {fitted.num_edges} edges; the one "
+                f"given has {given.num_nodes} nodes and {given.num_edges} edges{how}. "
+                "Use transform for other graphs, or initialize to fit again"
+            )
+
+    def settings(self, loss_weight: float = 1.0) -> LayerSettings:
+        """The settings of the layer; ``loss_weight`` is its weight in the objective of a model."""
+        own = self.aggregation
+        kind, hops, direction = own.key if isinstance(own, Propagation) else (repr(own), 1, "in")
+        kernel, gram = self.kernel.config(), self.gram.config()
+        return LayerSettings(self.out_channels, kernel, kind, hops, direction, self.eta, loss_weight, gram)
+
+    @classmethod
+    def from_settings(cls: type[L], in_channels: int, settings: LayerSettings, gram: GramLike = "auto") -> L:
+        """A layer with these settings; ``gram`` is used where they leave it open."""
+        return cls(
+            in_channels,
+            settings.channels,
+            kernel_from_config(settings.kernel),
+            settings.aggregation,
+            settings.hops,
+            settings.eta,
+            gram if settings.gram is None else gram_from_config(settings.gram),
+            direction=settings.direction,
+        )
+
+    def _kernel_pca(self, gram: Gram) -> tuple[Tensor, Tensor]:
+        values, h = gram.eigenvectors(self.out_channels)
+        if h.size(1) < self.out_channels:
+            message = (
+                f"the centred kernel matrix has rank {h.size(1)}, below out_channels={self.out_channels}; "
+                "use a narrower kernel, more features or fewer channels"
+            )
+            if self.rank_deficient == "error" or h.size(1) == 0:
+                raise LowRankError(message)
+            warnings.warn(message, LowRankWarning, stacklevel=4)
+        return values, h
+
+    def _matrix(self, rows: Rows, landmarks: Tensor | None = None) -> Gram:
+        return self.gram.centred(self.kernel, rows, min_rank=2 * self.out_channels, landmarks=landmarks)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        loaded = state_dict.get(prefix + "h")
+        if loaded is not None:  # The fit takes the sizes of what is loaded, and is replaced as a whole.
+            resize(self.h, loaded.shape)
+            self.fitted = LayerFit.from_state(state_dict, prefix + "fitted.", self.h)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel={self.kernel!r}, "
+            f"aggregation={self.aggregation!r}, eta={self.eta:g}, gram={self.gram!r})"
+        )

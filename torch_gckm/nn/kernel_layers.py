@@ -1,0 +1,224 @@
+"""Layers of the kernel machine, one upon the other, without labels."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar, cast
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_gckm.errors import InvalidInputError, NotFittedError
+from torch_gckm.gram import GramLike
+from torch_gckm.graph import Direction, Normalize, PreparedGraph, PropagationLike, Scaling, check_features, graph_of
+from torch_gckm.kernels import KernelLike, as_kernel
+from torch_gckm.nn.gckm_conv import GCKMConv
+from torch_gckm.nn.layer_map import embed_graph
+
+M = TypeVar("M", bound="KernelLayers")
+
+
+class KernelLayers(torch.nn.Module):
+    r"""Hidden layers of a deep graph convolutional kernel machine: they embed nodes and see no labels.
+
+    .. code-block:: python
+
+        layers = KernelLayers(data.num_features, (64, 16)).initialize(data)
+        layers.embed()          # embeddings of the fitted graph
+        layers.transform(other) # embeddings of any other
+
+    Arguments that concern a layer may be one value for all of them or a sequence with one entry per layer.
+    Wherever a ``Data`` object is taken, a graph that :meth:`prepare` made of it saves preparing it again.
+
+    Args:
+        in_channels: The number of input features.
+        hidden_channels: The embedding dimensions of the layers.
+        kernel: Kernels, their names, or functions of two matrices.
+        aggregation: Propagations, see :class:`GCKMConv`.
+        hops: How often each layer propagates.
+        eta: The regularisations :math:`\eta`.
+        normalize: ``"l2"`` scales the rows of the input features to unit length, ``"columns"`` the columns to unit
+            spread on the fitted graph; in training and for new data.
+        loss_weights: The weights :math:`\gamma_l` of the objective :math:`J = \sum_l \gamma_l J_l / n`.
+        gram: How to represent kernel matrices.
+        direction: Which neighbours to receive from on a directed graph.
+
+    Attributes:
+        layers: The layers.
+        scaling: How the input features are scaled.
+        data_id: The identity of the fitted graph; zeros before a fit.
+    """
+
+    data_id: Tensor
+    scaling: Scaling
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int | Sequence[int] = (64, 16),
+        kernel: KernelLike | Sequence[KernelLike] = "rbf",
+        aggregation: PropagationLike | Sequence[PropagationLike] = "gcn",
+        hops: int | Sequence[int] = 1,
+        eta: float | Sequence[float] = 1.0,
+        normalize: Normalize = None,
+        loss_weights: float | Sequence[float] = 1.0,
+        gram: GramLike | Sequence[GramLike] = "auto",
+        direction: Direction | Sequence[Direction] = "in",
+    ) -> None:
+        super().__init__()
+        hidden = (hidden_channels,) if isinstance(hidden_channels, int) else tuple(hidden_channels)
+        if not hidden:
+            raise InvalidInputError("'hidden_channels' must name at least one layer")
+        depth = len(hidden)
+        # A kernel that serves several layers is copied: each has a bandwidth of its own.
+        kernels = [copy.deepcopy(as_kernel(k)) for k in per_layer(kernel, depth, "kernel")]
+        arguments = (("aggregation", aggregation), ("hops", hops), ("eta", eta), ("gram", gram))
+        columns = [per_layer(value, depth, name) for name, value in arguments]
+        directions = per_layer(direction, depth, "direction")
+        convs = [
+            GCKMConv(*row[:-1], direction=row[-1])
+            for row in zip((in_channels, *hidden[:-1]), hidden, kernels, *columns, directions, strict=True)
+        ]
+        self._assemble(convs, Scaling(normalize), per_layer(loss_weights, depth, "loss_weights"))
+
+    @classmethod
+    def of(cls: type[M], convs: Sequence[GCKMConv], graph: PreparedGraph) -> M:
+        """Layers that were fitted one after the other to a prepared graph."""
+        layers = cls.__new__(cls)
+        torch.nn.Module.__init__(layers)
+        KernelLayers._assemble(layers, convs, graph.scaling, [1.0] * len(convs))
+        layers.data_id.copy_(torch.tensor(graph.identity))
+        return layers
+
+    def _assemble(self, convs: Sequence[GCKMConv], scaling: Scaling, loss_weights: Sequence[float]) -> None:
+        self.convs, self.scaling = torch.nn.ModuleList(convs), scaling
+        self.loss_weights = tuple(float(weight) for weight in loss_weights)
+        self.register_buffer("data_id", torch.zeros(5, dtype=torch.long))
+
+    def reset_parameters(self) -> None:
+        """Forget the fit."""
+        for conv in self.layers:
+            conv.reset_parameters()
+        self.data_id.zero_()
+
+    @property
+    def layers(self) -> list[GCKMConv]:
+        """The hidden layers."""
+        return cast(list[GCKMConv], list(self.convs))
+
+    @property
+    def in_channels(self) -> int:
+        """The number of input features."""
+        return self.layers[0].in_channels
+
+    @property
+    def hidden_channels(self) -> tuple[int, ...]:
+        """The embedding dimensions of the layers."""
+        return tuple(conv.out_channels for conv in self.layers)
+
+    @property
+    def normalize(self) -> Normalize:
+        """How rows or columns of the input features are scaled."""
+        return self.scaling.normalize
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the layers."""
+        return self.layers[0].h.dtype
+
+    def prepare(self, data: Data | PreparedGraph) -> PreparedGraph:
+        """A graph as the fitted layers see it."""
+        return data if isinstance(data, PreparedGraph) else PreparedGraph.of(data, self.scaling, self.dtype)
+
+    def prepare_for_fit(self, data: Data | PreparedGraph) -> PreparedGraph:
+        """A graph as layers that are fitted to it see it: its own features decide how they are scaled."""
+        if isinstance(data, PreparedGraph):
+            return data
+        x = graph_of(data)[0]
+        check_features(x, self.in_channels)
+        return PreparedGraph.of(data, self.scaling.fitted_to(x), self.dtype)
+
+    def initialize(
+        self: M, data: Data | PreparedGraph, *, method: Literal["kernel_pca", "random"] = "kernel_pca", seed: int = 0
+    ) -> M:
+        """Fit the layers one after the other.
+
+        Under ``torch.no_grad()`` the factors of kernel matrices, which :meth:`loss` would use, are freed at once.
+
+        Args:
+            data: Features ``x`` and edges.
+            method: ``"random"`` starts from a random point of the manifold instead of kernel PCA.
+            seed: The seed of a random start.
+        """
+        graph = self.prepare_for_fit(data)
+        self.reset_parameters()  # If anything fails, no half of an old fit is left.
+        h = None
+        for number, conv in enumerate(self.layers):
+            conv.initialize_on(graph, h, method=method, seed=seed + number)
+            h = conv.h
+        self.scaling = graph.scaling
+        self.data_id.copy_(torch.tensor(graph.identity))
+        return self
+
+    def loss(self, data: Data | PreparedGraph) -> Tensor:
+        r"""The objective :math:`J = \sum_l \gamma_l J_l / n`, differentiable in the embeddings."""
+        graph = self._fitted_graph(data)
+        return self._hidden_loss(graph) / graph.num_nodes
+
+    def embed(self, data: Data | PreparedGraph | None = None, layer: int = -1) -> Tensor:
+        """Node embeddings of a layer, of the fitted graph or of any other."""
+        if data is None or self.is_fitted_on(data):
+            self._require_init()
+            return self.layers[layer].h.detach()
+        return self._embeddings(data)[layer]
+
+    def transform(self, data: Data | PreparedGraph, known: Tensor | None = None, *, progress: bool = False) -> Tensor:
+        """Embeddings of every node of another graph, ``[n, s]``, by the out-of-sample extension.
+
+        Args:
+            data: The complete new graph.
+            known: Where the fitted nodes are in it, ``[n_fitted]``: entry ``i`` is the new
+                number of fitted node ``i``. Their embeddings are then the fitted ones.
+            progress: Show a progress bar for every layer.
+        """
+        return self._embeddings(data, known, progress)[-1]
+
+    def is_fitted_on(self, data: Data | PreparedGraph) -> bool:
+        """Whether this is the graph, with the weights and features, that the layers were fitted on."""
+        return bool(self.data_id.any()) and tuple(self.data_id.tolist()) == self.prepare(data).identity
+
+    def _embeddings(
+        self, data: Data | PreparedGraph, known: Tensor | None = None, progress: bool = False
+    ) -> list[Tensor]:
+        self._require_init()
+        pinned = None if known is None else (known, [conv.h.detach() for conv in self.layers])
+        return embed_graph([conv.out_of_sample() for conv in self.layers], self.prepare(data), pinned, progress)
+
+    def _hidden_loss(self, graph: PreparedGraph) -> Tensor:
+        total = torch.zeros((), dtype=graph.dtype, device=graph.x.device)
+        h = None
+        for weight, conv in zip(self.loss_weights, self.layers, strict=False):
+            total = total + weight * conv.loss_on(graph, h)
+            h = conv.h
+        return total
+
+    def _fitted_graph(self, data: Data | PreparedGraph) -> PreparedGraph:
+        self._require_init()
+        return self.prepare(data)
+
+    def _require_init(self) -> None:
+        if not self.layers[-1].is_initialized:
+            raise NotFittedError(f"the model is not fitted; run {self._how_to_fit} first")
+
+    _how_to_fit = "layers.initialize(data)"
+
+
+def per_layer(value: Any, count: int, name: str) -> list[Any]:
+    """One entry per layer: the value itself for each, or the entries of a sequence."""
+    if isinstance(value, str | torch.nn.Module) or not isinstance(value, Sequence):
+        return [value] * count
+    if len(value) != count:
+        raise InvalidInputError(f"'{name}' needs {count} entries, one per layer, got {len(value)}")
+    return list(value)

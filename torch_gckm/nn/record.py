@@ -1,0 +1,104 @@
+"""Tensors that are written once and belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from torch_gckm.kernels import Rows, as_rows
+
+R = TypeVar("R", bound="Record")
+_VIEW = "view_"  # A view may have any name; a buffer must not clash with a method.
+
+
+class Record(torch.nn.Module):
+    """Named tensors, and the features of some nodes, one tensor per view.
+
+    A module, so that its tensors follow the layer that holds it to other devices, types, copies and state dicts. It is
+    never written to: a new fit makes a new record, which replaces the old one as a whole.
+
+    Args:
+        tensors: The tensors by name.
+        views: The features by view.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        with torch.inference_mode(False), torch.no_grad():  # What is kept may be trained with later.
+            for name, tensor in {**tensors, **{_VIEW + name: view for name, view in views.items()}}.items():
+                self.register_buffer(name, tensor.clone() if tensor.is_inference() else tensor.detach())
+
+    @classmethod
+    def from_state(cls: type[R], state: Mapping[str, Any], prefix: str, like: Tensor | None = None) -> R | None:
+        """From the entries of a state dict that begin with ``prefix``; ``None`` if there are none.
+
+        Args:
+            state: The state dict.
+            prefix: How their names begin.
+            like: Gives type and device; by default they stay as they are.
+        """
+        found = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+        if not found:
+            return None
+        record = cls.__new__(cls)
+        Record.__init__(record, {name: _cast(value, like) for name, value in found.items()}, {})
+        record.forget()
+        return record
+
+    @property
+    def views(self) -> dict[str, Tensor]:
+        """The features by view."""
+        buffers = self._buffers.items()
+        return {name.removeprefix(_VIEW): b for name, b in buffers if b is not None and name.startswith(_VIEW)}
+
+    def rows(self) -> Rows:
+        """The features as kernels see them."""
+        views = self.views
+        return as_rows(views["h"] if set(views) == {"h"} else views)
+
+    def forget(self) -> None:
+        """Drop what belongs to one process and one type, and can be computed again."""
+
+    def _apply(self: R, fn: Any, recurse: bool = True) -> R:
+        super()._apply(fn, recurse)
+        self.forget()
+        return self
+
+    def __deepcopy__(self: R, memo: dict[int, Any]) -> R:
+        """A copy; torch cannot copy sparse CSR tensors deeply."""
+        copied = type(self).__new__(type(self))
+        Record.__init__(copied, {name: b.clone() for name, b in self._buffers.items() if b is not None}, {})
+        copied.forget()
+        memo[id(self)] = copied
+        return copied.train(self.training)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = type(self).__new__(type(self))
+        kept.__dict__.update(self.__dict__)
+        kept.forget()
+        return kept.__dict__
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}: {tuple(b.shape)}" for name, b in self._buffers.items() if b is not None)
+
+
+def _cast(value: Tensor, like: Tensor | None) -> Tensor:
+    if like is None:
+        return value.clone()
+    return value.to(like.device, like.dtype if value.is_floating_point() else value.dtype, copy=True)
+
+
+def resize(tensor: Tensor, shape: torch.Size) -> None:
+    """Give a Parameter another shape, in place: the object stays the one that optimisers hold."""
+    if tensor.shape != shape:
+        tensor.data = tensor.new_empty(shape)
+
+
+def write(parameter: Tensor, value: Tensor) -> None:
+    """Write a Parameter in place, whatever its shape was; its type stays."""
+    with torch.inference_mode(False), torch.no_grad():  # What is stored may be trained later.
+        resize(parameter, value.shape)
+        parameter.copy_(value)

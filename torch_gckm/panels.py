@@ -1,0 +1,302 @@
+"""The one place where rows meet: every sum, mean, maximum, draw and gather over nodes.
+
+Nodes are rows. The rest of the package computes row by row, on blocks of rows, or on small matrices, so what the
+functions here return is all that processes holding different rows would have to exchange. Each function says what
+it would send: ``R(k)`` stands for an all-reduce of ``k`` numbers, ``B(k)`` for a broadcast of ``k`` numbers from one
+process. Functions that send nothing are here because they share the block policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_gckm.errors import InvalidInputError
+
+LinearMap = Callable[[Tensor], Tensor]
+BLOCK_ENTRIES = 2**21  # Arrays of this size stay in the allocator's hands; larger ones are mapped anew each time.
+_PRODUCT_ENTRIES = 2**22
+_DOUBLE_ROWS = 8192
+_STRIPE = 256
+
+
+def blocks(num_rows: int, width: int, entries: int | None = None) -> Iterator[slice]:
+    """Slices that cover all rows, such that ``width`` numbers per row make an array of moderate size. Sends nothing.
+
+    Args:
+        num_rows: The number of rows.
+        width: How many numbers a row has, or produces.
+        entries: The size of an array, by default ``BLOCK_ENTRIES``.
+    """
+    step = max(1, (BLOCK_ENTRIES if entries is None else entries) // max(width, 1))
+    for start in range(0, num_rows, step):
+        yield slice(start, min(start + step, num_rows))
+
+
+# Sums and means.
+
+
+def total(x: Tensor) -> Tensor:
+    """The sum of all entries; differentiable. R(1)."""
+    return x.sum()
+
+
+def mean(x: Tensor) -> Tensor:
+    """The mean of all entries; differentiable. R(2)."""
+    return x.mean()
+
+
+def column_sums(x: Tensor) -> Tensor:
+    """The sum of the rows, ``[d]``; differentiable. R(d)."""
+    return x.sum(dim=0)
+
+
+def column_means(x: Tensor) -> Tensor:
+    """The mean row, ``[d]``; differentiable. R(d + 1)."""
+    return x.mean(dim=0)
+
+
+def centred(x: Tensor) -> Tensor:
+    """The rows minus their mean; differentiable. R(d + 1)."""
+    return x - column_means(x)
+
+
+def column_spread(x: Tensor) -> Tensor:
+    """The standard deviation of every column, ``[d]``. R(2 d + 1)."""
+    return x.std(dim=0, correction=0)
+
+
+def spread(x: Tensor) -> Tensor:
+    """The standard deviation of all entries. R(3)."""
+    return x.std()
+
+
+def accumulate(parts: Iterable[Tensor]) -> Tensor:
+    """The sum of what blocks of rows contribute, tensors of one shape. R(k), once, for ``k`` numbers."""
+    return accumulate_each([part] for part in parts)[0]
+
+
+def accumulate_each(parts: Iterable[Sequence[Tensor]]) -> list[Tensor]:
+    """As :func:`accumulate`, for several tensors at a time. R(k), once, for ``k`` numbers in all."""
+    iterator = iter(parts)
+    result = [tensor.clone() for tensor in next(iterator)]
+    for part in iterator:
+        for place, tensor in zip(result, part, strict=True):
+            place += tensor
+    return result
+
+
+def sums_by(groups: Tensor, values: Tensor, count: int) -> Tensor:
+    """The sums of values ``[n]`` over the rows of each group, ``[count]``. R(count)."""
+    return torch.zeros(count, dtype=values.dtype, device=values.device).index_add_(0, groups, values)
+
+
+def counts(groups: Tensor, count: int = 0) -> Tensor:
+    """How many rows belong to each group, ``[count]`` or as many as there are groups. R(count)."""
+    return torch.bincount(groups, minlength=count)
+
+
+# Products.
+
+
+def cross(a: Tensor, b: Tensor) -> Tensor:
+    """``a' b``; differentiable. R(p q) for ``p`` and ``q`` columns."""
+    return a.t() @ b
+
+
+def row_dots(a: Tensor, b: Tensor) -> Tensor:
+    """The inner products of equal rows, ``[n]``; unlike ``(a * b).sum(1)``, without a temporary. Sends nothing."""
+    return torch.bmm(a.unsqueeze(1), b.unsqueeze(2)).view(-1)
+
+
+def double_gram(x: Tensor) -> Tensor:
+    """``x' x`` in double precision, without a copy of ``x``. R(s²)."""
+    parts = (block.double() for block in x.split(_DOUBLE_ROWS))
+    return accumulate(part.t() @ part for part in parts)
+
+
+def symmetric_product(panel: Tensor, weight: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
+    r""":math:`F' \mathrm{diag}(w) F` in double precision, from its lower half. R(m²).
+
+    Args:
+        panel: :math:`F`, ``[n, m]``.
+        weight: :math:`w`, ``[n]``, of any sign; ones if omitted.
+        dtype: The precision of products within a block of rows, by default the panel's; their sums are double.
+    """
+    dtype = panel.dtype if dtype is None else dtype
+    order = panel.size(1)
+    result = torch.zeros(order, order, dtype=torch.float64, device=panel.device)
+    part = torch.empty(order, order, dtype=dtype, device=panel.device)
+    for block in blocks(panel.size(0), order, _PRODUCT_ENTRIES):
+        right = panel[block].to(dtype)
+        left = right if weight is None else right * weight[block].to(dtype).unsqueeze(1)
+        for stripe in _stripes(order):
+            torch.mm(left[:, stripe].t(), right[:, : stripe.stop], out=part[stripe, : stripe.stop])
+            result[stripe, : stripe.stop] += part[stripe, : stripe.stop]
+    return result.tril() + result.tril(-1).t()
+
+
+def times_vector(panel: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """``panel' weight`` in double precision, ``[m]``; products within a block have the given precision. R(m)."""
+    parts = blocks(panel.size(0), panel.size(1), _PRODUCT_ENTRIES)
+    return accumulate((panel[part].to(dtype).t() @ weight[part].to(dtype)).double() for part in parts)
+
+
+def times(panel: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
+    """``panel @ v`` in blocks of the given precision, in the type of ``v``. Sends nothing."""
+    result = v.new_empty(panel.size(0), v.size(1))
+    for block in blocks(panel.size(0), panel.size(1), _PRODUCT_ENTRIES):
+        result[block] = panel[block].to(dtype) @ v.to(dtype)
+    return result
+
+
+def times_upper(left: Tensor, upper: Tensor, out: Tensor) -> None:
+    """``left @ upper`` for an upper triangular matrix, without the products with its zeros. Sends nothing."""
+    for stripe in _stripes(upper.size(1)):
+        torch.mm(left[:, : stripe.stop], upper[: stripe.stop, stripe], out=out[:, stripe])
+
+
+def _stripes(order: int) -> Iterator[slice]:
+    for start in range(0, order, _STRIPE):
+        yield slice(start, min(start + _STRIPE, order))
+
+
+# Orthonormal columns.
+
+
+def orthonormalize(x: Tensor) -> Tensor:
+    r"""The closest orthonormal matrix, :math:`X (X'X)^{-1/2}`; it flips or mixes no columns. R(s²), B(s²)."""
+    values, vectors = torch.linalg.eigh(double_gram(x))
+    rotation = (vectors * values.rsqrt()) @ vectors.t()
+    return torch.cat([(block.double() @ rotation).to(x.dtype) for block in x.split(_DOUBLE_ROWS)])
+
+
+def fix_signs(vectors: Tensor) -> Tensor:
+    """Flip columns so that the entry of largest magnitude is positive. R(2 s), a maximum."""
+    peak = vectors.abs().argmax(dim=0, keepdim=True)
+    return vectors * torch.where(vectors.gather(0, peak) < 0, -1.0, 1.0).to(vectors.dtype)
+
+
+# Extremes, and questions about all rows.
+
+
+def largest(x: Tensor) -> Tensor:
+    """The largest entry. R(1), a maximum."""
+    return x.max()
+
+
+def smallest(x: Tensor) -> Tensor:
+    """The smallest entry. R(1), a minimum."""
+    return x.min()
+
+
+def place_of_largest(x: Tensor) -> Tensor:
+    """The row of the largest entry of ``[n]``. R(2), a maximum."""
+    return x.argmax()
+
+
+def place_of_smallest(x: Tensor) -> Tensor:
+    """The row of the smallest entry of ``[n]``. R(2), a minimum."""
+    return x.argmin()
+
+
+def count(mask: Tensor) -> int:
+    """How many entries are true, or not zero. R(1)."""
+    return int(torch.count_nonzero(mask))
+
+
+def holds_somewhere(mask: Tensor) -> bool:
+    """Whether an entry is true. R(1), a maximum."""
+    return bool(mask.any())
+
+
+def holds_everywhere(mask: Tensor) -> bool:
+    """Whether all entries are true. R(1), a minimum."""
+    return bool(mask.all())
+
+
+def first(mask: Tensor) -> int:
+    """The first row that is true; there must be one. R(1), a minimum."""
+    return int(mask.nonzero()[0, 0])
+
+
+def check_finite(x: Tensor, name: str = "x") -> None:
+    """Raise if ``x`` holds NaN or infinity, naming how many entries and the first row. R(1)."""
+    if x.layout == torch.sparse_coo:
+        x = x.coalesce()
+    values = x.values() if x.layout != torch.strided else x
+    # A sum is finite only if no entry is NaN; it may overflow, so a bad sum is looked at again.
+    if bool(values.sum().isfinite()):
+        return
+    bad = ~values.isfinite()
+    if holds_somewhere(bad):
+        where = f", first in row {first(bad.view(x.size(0), -1).any(dim=1))}" if x.layout == torch.strided else ""
+        raise InvalidInputError(
+            f"'{name}' has {count(bad)} entries that are NaN or infinite{where}; fill or drop them before fitting"
+        )
+
+
+def one_norm_estimate(
+    matvec: LinearMap, rmatvec: LinearMap, like: Tensor, start: Tensor | None = None, max_iter: int = 5
+) -> Tensor:
+    r"""Estimate :math:`\|A\|_1 = \max_j \sum_i |A_{ij}|` from a few products with :math:`A` and :math:`A'`.
+
+    Hager's method: a lower bound, in practice within a few per cent of the norm. R(4) per product.
+
+    Args:
+        matvec: Maps a vector :math:`x` to :math:`A x`.
+        rmatvec: Maps a vector :math:`x` to :math:`A' x`.
+        like: Any tensor whose number of rows is the order of :math:`A`; gives dtype and device.
+        start: The column to look at first; by default the mean of all. Where columns cancel
+            each other, their mean is rounding noise and would make the estimate a matter of chance.
+        max_iter: Upper bound on the number of product pairs.
+    """
+    size = like.size(0)
+    if start is None:
+        x = like.new_full((size,), 1.0 / size)
+    else:
+        x = like.new_zeros(size)
+        x[start] = 1.0
+    estimate = like.new_zeros(())
+    for _ in range(max_iter):
+        y = matvec(x)
+        norm = total(y.abs())
+        if norm <= estimate:
+            break
+        estimate = norm
+        z = rmatvec(torch.where(y >= 0, 1.0, -1.0).to(y.dtype))
+        peak = place_of_largest(z.abs())
+        if z[peak].abs() <= z.dot(x):
+            break
+        x = torch.zeros_like(x)
+        x[peak] = 1.0
+    return estimate
+
+
+# Draws and gathers.
+
+
+def draw(weight: Tensor, number: int, generator: np.random.Generator) -> Tensor:
+    """Rows drawn with replacement, proportionally to a weight ``[n]`` in double precision, ``[number]``. R(number)."""
+    cumulative = weight.numpy().cumsum()
+    drawn = np.searchsorted(cumulative, generator.random(number) * cumulative[-1], side="right")
+    return torch.from_numpy(np.minimum(drawn, weight.numel() - 1))
+
+
+def random_normal(num_rows: int, num_columns: int, seed: int) -> Tensor:
+    """Standard normal numbers in double precision, ``[n, d]``; the same seed gives the same ones. Sends nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(num_rows, num_columns, generator=generator, dtype=torch.float64)
+
+
+def random_order(num_rows: int, seed: int) -> Tensor:
+    """A random rank of every row in [0, 1), ``[n]``; the same seed gives the same ones. Sends nothing."""
+    return torch.rand(num_rows, generator=torch.Generator().manual_seed(seed))
+
+
+def rows_where(mask: Tensor) -> Tensor:
+    """The numbers of the rows that are true, in increasing order. R(k) for ``k`` of them."""
+    return mask.nonzero().squeeze(1)

@@ -1,0 +1,165 @@
+"""What a fit may learn from: labels and masks, parsed once where they come in."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_gckm import panels
+from torch_gckm.errors import InvalidInputError, InvalidLabelError, UnlabelledClassWarning
+
+ClassWeight = Literal["balanced"] | None
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The labels that a fit may see.
+
+    Attributes:
+        weight: Label weights, ``[n]``, zero for unlabelled nodes.
+        classes: Class numbers, ``[n]``, -1 for unlabelled nodes.
+        num_classes: The number of classes.
+    """
+
+    weight: Tensor
+    classes: Tensor
+    num_classes: int
+
+    @classmethod
+    def of(cls, data: Data, num_classes: int, split: int | None = None, *, warn: bool = False) -> Targets:
+        """The labels in ``data.train_mask``, or all that are known without one; see :meth:`parse`."""
+        return cls.parse(labels_of(data), data.get("train_mask"), data.num_nodes, num_classes, split, warn=warn)
+
+    @classmethod
+    def parse(
+        cls,
+        y: Tensor,
+        mask: Tensor | None,
+        num_nodes: int,
+        num_classes: int,
+        split: int | None = None,
+        *,
+        warn: bool = False,
+    ) -> Targets:
+        """Check labels and mask and combine them.
+
+        Args:
+            y: Class numbers, ``[n]`` or ``[n, 1]``; -1 means unlabelled.
+            mask: See :func:`pick_mask`; ``None`` uses every node with ``y >= 0``.
+            num_nodes: The number of nodes.
+            num_classes: The number of classes.
+            split: The column to use of a mask ``[n, splits]``.
+            warn: Whether to warn of classes without a labelled node.
+        """
+        y = y.squeeze(-1) if y.dim() == 2 and y.size(1) == 1 else y
+        if y.shape != (num_nodes,) or y.is_floating_point() or y.dtype == torch.bool:
+            raise InvalidLabelError(
+                f"'y' must hold an integer class for each of the {num_nodes} nodes, got {y.dtype} {tuple(y.shape)}"
+            )
+        y = y.long()
+        if mask is None:
+            weight = (y >= 0).to(torch.get_default_dtype())
+        else:
+            weight = pick_mask(mask.to(y.device), num_nodes, split)
+        labelled = (weight > 0) & (y != -1)
+        wrong = labelled & ((y < 0) | (y >= num_classes))
+        if panels.holds_somewhere(wrong):
+            node = panels.first(wrong)
+            raise InvalidLabelError(f"node {node} has the label {int(y[node])}, but classes are 0 to {num_classes - 1}")
+        if not panels.holds_somewhere(labelled):
+            raise InvalidLabelError("not a single node is labelled; mark some in train_mask")
+        targets = cls(torch.where(labelled, weight, 0.0), torch.where(labelled, y, -1), num_classes)
+        missing = [number for number, count in enumerate(targets.counts().tolist()) if count == 0]
+        if warn and missing:
+            warnings.warn(f"no node is labelled with class {missing}", UnlabelledClassWarning, stacklevel=3)
+        return targets
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes."""
+        return self.classes.numel()
+
+    @property
+    def is_labelled(self) -> Tensor:
+        """The labelled nodes as a mask, ``[n]``."""
+        return self.classes >= 0
+
+    @property
+    def labelled(self) -> Tensor:
+        """The labelled nodes in increasing order, ``[b]``."""
+        return panels.rows_where(self.is_labelled)
+
+    @property
+    def labels(self) -> Tensor:
+        """The classes of the labelled nodes, ``[b]``."""
+        return self.classes[self.labelled]
+
+    def counts(self) -> Tensor:
+        """The number of labels of every class, ``[num_classes]``."""
+        return panels.counts(self.classes[self.is_labelled], self.num_classes)
+
+    def to(self, device: torch.device) -> Targets:
+        """The same labels on another device."""
+        return replace(self, weight=self.weight.to(device), classes=self.classes.to(device))
+
+    def balanced(self) -> Targets:
+        """The same labels with weights whose sum is the same for every class that has any."""
+        given = self.is_labelled
+        mass = panels.sums_by(self.classes[given], self.weight[given], self.num_classes)
+        factor = mass.sum() / (mass > 0).sum() / mass
+        return replace(self, weight=torch.where(given, self.weight * factor[self.classes.clamp(min=0)], 0.0))
+
+
+def labels_of(data: Data) -> Tensor:
+    """The labels ``y`` of a graph, ``[n]`` or ``[n, 1]``."""
+    y = data.y
+    if y is None:
+        raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
+    if not isinstance(y, Tensor):
+        raise InvalidInputError(
+            f"the labels 'y' of a Data object are a tensor of class numbers, got a {type(y).__name__}; "
+            "number the classes, or call fit(X, y, edge_index=...) of an estimator with names"
+        )
+    return y
+
+
+def pick_mask(mask: Tensor, num_nodes: int, split: int | None = None, name: str = "train_mask") -> Tensor:
+    """A mask in any of its forms as weights ``[n]``.
+
+    Args:
+        mask: Boolean ``[n]``; node indices; non-negative floating-point weights ``[n]``;
+            or any of the first and last with one column per split.
+        num_nodes: The number of nodes.
+        split: The column to use of a mask ``[n, splits]``.
+        name: What to call it in an error.
+    """
+    if mask.dim() == 2:
+        if split is None:
+            raise InvalidLabelError(f"'{name}' holds {mask.size(1)} splits; choose one with split=")
+        if not 0 <= split < mask.size(1):
+            raise InvalidLabelError(f"split={split} is not one of the {mask.size(1)} splits of '{name}'")
+        mask = mask[:, split]
+    if mask.dim() != 1:
+        raise InvalidLabelError(f"'{name}' must have one or two dimensions, got shape {tuple(mask.shape)}")
+    if mask.dtype == torch.uint8:
+        mask = mask.bool()
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        weight = torch.zeros(num_nodes, dtype=torch.get_default_dtype(), device=mask.device)
+        low, high = (int(mask.min()), int(mask.max())) if mask.numel() else (0, 0)
+        if not 0 <= low <= high < num_nodes:
+            raise InvalidLabelError(f"'{name}' names nodes {low} to {high} of {num_nodes}")
+        if torch.unique(mask).numel() != mask.numel():
+            raise InvalidLabelError(f"'{name}' names nodes twice; if it is a mask of 0 and 1, pass {name}.bool()")
+        weight[mask] = 1.0
+        return weight
+    if mask.numel() != num_nodes:
+        raise InvalidLabelError(f"'{name}' has {mask.numel()} entries for {num_nodes} nodes")
+    weight = mask.to(torch.get_default_dtype()) if mask.dtype == torch.bool else mask
+    if not panels.holds_everywhere((weight >= 0) & weight.isfinite()):
+        raise InvalidLabelError(f"label weights in '{name}' must be finite and not negative")
+    return weight

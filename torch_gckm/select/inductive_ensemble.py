@@ -1,0 +1,113 @@
+"""Several models whose scores are averaged, for other graphs only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from tqdm import tqdm
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.graph import Normalize, PreparedGraph, Scaling
+from torch_gckm.nn import GCKM, InductiveGCKM
+from torch_gckm.nn.saving import FORMAT as MODEL_FORMAT
+from torch_gckm.nn.saving import model_content, model_from_content
+from torch_gckm.readout import class_similarity
+from torch_gckm.select.calibration import Calibration
+
+FORMAT = "ensemble 4"
+
+
+class InductiveEnsemble(torch.nn.Module):
+    r"""The mean of several models' class scores, each divided by its spread on the graph that they were fitted on.
+
+    ``ensemble.save(path, inductive=True)`` writes one, ``GCKMEnsemble.load(path)`` reads it.
+
+    Args:
+        members: Models fitted to the same graph.
+        calibration: How their scores are combined and turned into probabilities.
+    """
+
+    spread: Tensor
+    temperature: Tensor
+
+    def __init__(self, members: Sequence[InductiveGCKM] | Sequence[GCKM], calibration: Calibration) -> None:
+        super().__init__()
+        if not members:
+            raise InvalidInputError("an ensemble needs at least one model")
+        self.models = torch.nn.ModuleList(members)
+        self.register_buffer("spread", torch.tensor(calibration.spread))
+        self.register_buffer("temperature", torch.tensor(calibration.temperature))
+
+    @property
+    def calibration(self) -> Calibration:
+        """How scores are combined and turned into probabilities."""
+        return Calibration(self.spread.tolist(), float(self.temperature))
+
+    @property
+    def out_channels(self) -> int:
+        """The number of classes."""
+        return cast(InductiveGCKM, self.models[0]).out_channels
+
+    def scores(self, data: Data, *, progress: bool = False) -> Tensor:
+        """Class scores ``[n, num_classes]`` of every node of a graph.
+
+        Args:
+            data: The complete graph.
+            progress: Show a progress bar.
+        """
+        return self.extended_scores(data, progress=progress)
+
+    def extended_scores(self, data: Data, known: Tensor | None = None, *, progress: bool = False) -> Tensor:
+        """Class scores by the out-of-sample extension; see :meth:`GCKM.scores <torch_gckm.GCKM.scores>`."""
+        models = cast(list[GCKM], list(self.models))
+        plain = PreparedGraph.of(data, Scaling(), models[0].dtype)
+        graphs: dict[Normalize, PreparedGraph] = {}  # Members were fitted to one graph, which decides the scaling.
+        parts = []
+        for model in tqdm(models, "members", disable=not progress):
+            kind = model.scaling.normalize
+            if kind not in graphs:
+                graphs[kind] = plain.scaled(model.scaling)
+            scores = model.scores(graphs[kind]) if known is None else model.scores(graphs[kind], known)
+            parts.append(class_similarity(scores, model.readout.codes))
+        return self._mean(parts)
+
+    def predict(self, data: Data) -> Tensor:
+        """Classes ``[n]`` of a graph."""
+        return self.scores(data).argmax(dim=1)
+
+    def predict_proba(self, data: Data) -> Tensor:
+        """Calibrated class probabilities ``[n, num_classes]``."""
+        return (self.temperature * self.scores(data)).softmax(dim=1)
+
+    def content(self) -> dict[str, Any]:
+        """All that a file needs."""
+        members = [model_content(cast(InductiveGCKM, model)) for model in self.models]
+        return {"format": FORMAT, "members": members, "spread": self.spread, "temperature": self.temperature}
+
+    def save(self, path: PathLike) -> None:
+        """Write all members to one file, atomically."""
+        save_tensors(self.content(), path)
+
+    def _mean(self, similarities: Sequence[Tensor]) -> Tensor:
+        total = torch.zeros((), dtype=similarities[0].dtype, device=similarities[0].device)
+        for part, spread in zip(similarities, self.spread, strict=True):
+            total = total + part / (spread * len(similarities))
+        return total
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.models)} models, {self.out_channels} classes)"
+
+
+def read_members(path: PathLike) -> tuple[dict[str, Any], list[Any]]:
+    """The content of an ensemble's file and its models; a single model's file is read as that of an ensemble of one."""
+    content = load_tensors(path)
+    if content.get("format") == MODEL_FORMAT:
+        content = {"format": FORMAT, "members": [content], "spread": torch.ones(1), "temperature": torch.ones(())}
+    if content.get("format") != FORMAT:
+        raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
+    return content, [model_from_content(member) for member in content["members"]]
