@@ -29,6 +29,7 @@ test: lint
 
 lint: setup
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 
 # Beside the environment, not in it: PyG behaves differently where these packages are installed.
@@ -38,7 +39,7 @@ $(SPARSE)/.ready: $(READY)
 	touch $(SPARSE)/.ready
 
 test-sparse: $(SPARSE)/.ready
-	PYTHONPATH=$(SPARSE) $(BIN)/python -m pytest tests/nn/test_adjacency_types.py
+	PYTHONPATH=$(SPARSE) $(BIN)/python -m pytest tests/graph/test_adjacency_types.py
 
 check: examples docs wheel test-sparse
 

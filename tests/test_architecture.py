@@ -1,25 +1,75 @@
-"""Imports go one way."""
+"""Imports go one way, and rows meet in one module."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch_gckm
 
 PACKAGE = Path(torch_gckm.__file__).parent
-BASE = {"errors", "numerics", "cache", "files", "neighbours", "_version"}
+BASE = {"errors", "panels", "norms", "layouts", "files", "neighbours", "_version"}
 MAY_IMPORT = {
     "kernels": set(),
     "manifold": set(),
     "datasets": set(),
     "gram": {"kernels"},
+    "graph": {"kernels"},
     "optim": {"manifold"},
-    "nn": {"kernels", "gram", "manifold"},
-    "train": {"kernels", "nn", "optim", "manifold"},
-    "select": {"kernels", "gram", "nn", "train"},
-    "estimators": {"kernels", "gram", "nn", "select", "train"},
-    "plot": {"nn", "select", "train"},
-    "report": {"nn", "plot", "select", "train"},
-    "cli": {"kernels", "datasets", "estimators", "nn", "plot", "report", "select"},
+    "readout": {"kernels", "gram"},
+    "nn": {"kernels", "gram", "graph", "manifold", "readout"},
+    "train": {"kernels", "graph", "nn", "optim", "manifold", "readout"},
+    "select": {"kernels", "gram", "graph", "nn", "readout", "train"},
+    "estimators": {"kernels", "gram", "graph", "nn", "readout", "select", "train"},
+    "plot": {"graph", "nn", "select", "train"},
+    "report": {"graph", "nn", "plot", "select", "train"},
+    "cli": {"datasets", "estimators", "graph", "nn", "plot", "report", "select", "train"},
+}
+
+# Packages whose tensors have nodes as rows. Estimators, pictures and the command line work on what these return.
+OVER_NODES = ("kernels", "manifold", "optim", "gram", "graph", "readout", "nn", "train", "select")
+REDUCTIONS = {
+    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "bincount", "count_nonzero", "cumsum", "max", "mean",
+    "median", "min", "nonzero", "norm", "prod", "sort", "std", "sum", "topk", "unique", "var", "vector_norm",
+}  # fmt: skip
+# Functions that reduce something else than all nodes: what a block of rows contributes to a sum that panels.accumulate
+# finishes, small matrices of channels, landmarks, labels or classes, or exact matrices, which exist in one process only.
+ALLOWED = {
+    # What a block of rows contributes.
+    "kernels/dense.py": {"offset", "backward"},
+    "kernels/distance.py": {"total_variance"},
+    "kernels/sparse.py": {"mean"},
+    "gram/landmark_gram.py": {
+        "bilinear",
+        "_refactor",
+        "_is_wide",
+        "part",
+        "centred_quadratic",
+        "eigenvectors",
+        "with_jitter",
+    },
+    "gram/pivoted_cholesky.py": {"pivoted_cholesky", "sums", "_inverse_root"},
+    # Exact matrices.
+    "kernels/discrete.py": {"__init__"},
+    "gram/eigen.py": {"top_eigenvectors"},
+    # Channels, columns, landmarks, numbers that a caller lists.
+    "kernels/origin.py": {"shared"},
+    "manifold/stiefel.py": {"orthogonality_error"},
+    "graph/scaling.py": {"_inverse_spread"},
+    "nn/extension.py": {"check_known"},
+    "nn/kernel_layers.py": {"is_fitted_on"},
+    "train/subset.py": {"_chosen"},
+    # Labels and classes.
+    "readout/coding.py": {"class_codes"},
+    "readout/leave_out.py": {"places_of", "_checked_places"},
+    "readout/targets.py": {"balanced", "pick_mask"},
+    "train/metrics.py": {"cosine_score", "effective_classes"},
+    "select/calibration.py": {"calibrate", "loss"},
+    "select/ensemble.py": {"_calibrate"},
+    "select/self_training.py": {"with_sure_nodes"},
+    "select/withheld.py": {"one_per_class", "withhold_labels"},
+    # Settings of a search.
+    "select/criteria.py": {"__init__", "_auto", "_standardised"},
+    "select/search.py": {"search"},
 }
 
 
@@ -28,9 +78,37 @@ def imported_packages(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("torch_gckm."):
             names.add(node.module.split(".")[1])
+        elif isinstance(node, ast.ImportFrom) and node.module == "torch_gckm":
+            names |= {alias.name for alias in node.names} & (BASE | set(MAY_IMPORT))
         elif isinstance(node, ast.Import):
             assert not any(alias.name.startswith("torch_gckm.") for alias in node.names), path
     return names
+
+
+def reductions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, int, str]]:
+    """The function, line and name of every reduction that may go over rows, and of products that contract them."""
+    for node in ast.iter_child_nodes(tree):
+        inner = f"{node.name}" if isinstance(node, ast.FunctionDef | ast.ClassDef) else function
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in REDUCTIONS:
+            owner = node.func.value
+            from_module = isinstance(owner, ast.Name) and owner.id in ("panels", "np", "math")
+            along_columns = any(
+                keyword.arg in ("dim", "axis")
+                and isinstance(keyword.value, ast.Constant)
+                and keyword.value.value in (1, 2)
+                for keyword in node.keywords
+            )
+            if not (from_module or along_columns):
+                yield inner, node.lineno, node.func.attr
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult) and _is_transposed(node.left):
+            yield inner, node.lineno, "transposed product"
+        yield from reductions(node, inner)
+
+
+def _is_transposed(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("T", "mT")
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("t", "transpose")
 
 
 def test_imports_go_one_way():
@@ -44,6 +122,33 @@ def test_imports_go_one_way():
 def test_base_modules_know_only_each_other():
     for name in BASE:
         assert imported_packages(PACKAGE / f"{name}.py") <= BASE
+
+
+def test_rows_meet_in_panels_only():
+    found = {
+        (f"{package}/{path.name}", function, name, line)
+        for package in OVER_NODES
+        for path in (PACKAGE / package).glob("*.py")
+        for function, line, name in reductions(ast.parse(path.read_text()))
+    }
+    strangers = [entry for entry in sorted(found) if entry[1] not in ALLOWED.get(entry[0], set())]
+    assert not strangers, "use torch_gckm.panels, or say here why these are not sums over nodes"
+    stale = {(file, name) for file, names in ALLOWED.items() for name in names} - {entry[:2] for entry in found}
+    assert not stale
+
+
+def test_the_check_sees_reductions():
+    code = "def f(x):\n    return x.sum(), x.mean(dim=0), x.sum(dim=1), x.t() @ x, x @ x.t(), panels.total(x)\n"
+    assert [(name, what) for name, _, what in reductions(ast.parse(code))] == [
+        ("f", "sum"), ("f", "mean"), ("f", "transposed product"),
+    ]  # fmt: skip
+
+
+def test_files_are_short_and_the_graph_of_the_last_call_is_remembered_once():
+    lengths = {path: len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert max(lengths.values()) <= 300, max(lengths, key=lengths.__getitem__)
+    uses = [path for path in lengths if "RememberedGraph()" in path.read_text()]
+    assert {path.name for path in uses} == {"remembered.py", "gckm_conv.py"}
 
 
 def test_public_names():

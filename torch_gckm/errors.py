@@ -59,8 +59,8 @@ class EigenResidualError(GCKMError, RuntimeError):
     """An eigensolver returned vectors that do not solve the eigenproblem."""
 
 
-class IllPosedError(GCKMError):
-    """A label pulls on its own score by less than nothing or by more than all."""
+class IllPosedError(GCKMError, ValueError):
+    """A readout in which the leverage of a label on its own score is not between 0 and 1."""
 
 
 class OutOfMemoryError(GCKMError, MemoryError):

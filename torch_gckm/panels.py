@@ -8,7 +8,7 @@ process. Functions that send nothing are here because they share the block polic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 
-LinearMap = Callable[[Tensor], Tensor]
 BLOCK_ENTRIES = 2**21  # Arrays of this size stay in the allocator's hands; larger ones are mapped anew each time.
 _PRODUCT_ENTRIES = 2**22
 _DOUBLE_ROWS = 8192
@@ -237,43 +236,6 @@ def check_finite(x: Tensor, name: str = "x") -> None:
         raise InvalidInputError(
             f"'{name}' has {count(bad)} entries that are NaN or infinite{where}; fill or drop them before fitting"
         )
-
-
-def one_norm_estimate(
-    matvec: LinearMap, rmatvec: LinearMap, like: Tensor, start: Tensor | None = None, max_iter: int = 5
-) -> Tensor:
-    r"""Estimate :math:`\|A\|_1 = \max_j \sum_i |A_{ij}|` from a few products with :math:`A` and :math:`A'`.
-
-    Hager's method: a lower bound, in practice within a few per cent of the norm. R(4) per product.
-
-    Args:
-        matvec: Maps a vector :math:`x` to :math:`A x`.
-        rmatvec: Maps a vector :math:`x` to :math:`A' x`.
-        like: Any tensor whose number of rows is the order of :math:`A`; gives dtype and device.
-        start: The column to look at first; by default the mean of all. Where columns cancel
-            each other, their mean is rounding noise and would make the estimate a matter of chance.
-        max_iter: Upper bound on the number of product pairs.
-    """
-    size = like.size(0)
-    if start is None:
-        x = like.new_full((size,), 1.0 / size)
-    else:
-        x = like.new_zeros(size)
-        x[start] = 1.0
-    estimate = like.new_zeros(())
-    for _ in range(max_iter):
-        y = matvec(x)
-        norm = total(y.abs())
-        if norm <= estimate:
-            break
-        estimate = norm
-        z = rmatvec(torch.where(y >= 0, 1.0, -1.0).to(y.dtype))
-        peak = place_of_largest(z.abs())
-        if z[peak].abs() <= z.dot(x):
-            break
-        x = torch.zeros_like(x)
-        x[peak] = 1.0
-    return estimate
 
 
 # Draws and gathers.

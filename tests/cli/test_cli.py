@@ -126,7 +126,7 @@ def test_matrices_weights_and_neighbours(files, capsys):
     scipy.sparse.save_npz(folder / "coo.npz", scipy.sparse.coo_matrix(x))
     tables = []
     for name in ("x.npy", "dense.npz", "sparse.npz", "coo.npz"):
-        assert main(["embed", "--features", str(folder / name), "--neighbours", "5", "--channels", "4", "3"]) == 0
+        assert main(["embed", "--features", str(folder / name), "--n-neighbors", "5", "--channels", "4", "3"]) == 0
         tables.append([row.split(",")[1:] for row in capsys.readouterr().out.splitlines()[1:]])
     values = torch.tensor([[[float(cell) for cell in row] for row in table] for table in tables])
     torch.testing.assert_close(values[0], values[1])
@@ -181,22 +181,22 @@ def test_mistakes_in_files_are_told_in_one_line(files, capsys, change, match):
     (["fit", "m.pt", "--dataset", "digits", "--budget", "-5"], "'budget' must be a positive number, got -5"),
     (["fit", "m.pt", "--dataset", "digits", "--max-settings", "0"], "'max_settings' must be a positive number"),
     (["embed", "--features", "."], "give --edges"),
-    (["embed", "--features", ".", "--neighbours", "2"], "no file ."),
-    (["embed", "--features", "utf16.csv", "--neighbours", "2"], "not a text file in UTF-8"),
-    (["embed", "--features", "x.npy", "--edges", "e.csv", "--neighbours", "2"], "not both"),
-    (["embed", "--features", "x.npy", "--neighbours", "9"], "--neighbours must be from 1 to 2"),
-    (["embed", "--features", "x.npy", "--neighbours", "2", "--labels-a-class", "1"], "--labels-a-class goes with"),
-    (["embed", "--features", "x.npy", "--neighbours", "2", "--split", "0"], "--split goes with --dataset"),
+    (["embed", "--features", ".", "--n-neighbors", "2"], "no file ."),
+    (["embed", "--features", "utf16.csv", "--n-neighbors", "2"], "not a text file in UTF-8"),
+    (["embed", "--features", "x.npy", "--edges", "e.csv", "--n-neighbors", "2"], "not both"),
+    (["embed", "--features", "x.npy", "--n-neighbors", "9"], "--n-neighbors must be from 1 to 2"),
+    (["embed", "--features", "x.npy", "--n-neighbors", "2", "--labels-per-class", "1"], "--labels-per-class goes with"),
+    (["embed", "--features", "x.npy", "--n-neighbors", "2", "--split", "0"], "--split goes with --dataset"),
     (["embed", "--dataset", "digits", "--split", "0"], "digits has one split at most"),
-    (["embed", "--features", "x.npy", "--neighbours", "2", "--directed"], "--directed goes with --edges"),
-    (["cluster", "--features", "x.npy", "--neighbours", "2", "--clusters", "9"], "from 2 to 3, got 9"),
+    (["embed", "--features", "x.npy", "--n-neighbors", "2", "--directed"], "--directed goes with --edges"),
+    (["cluster", "--features", "x.npy", "--n-neighbors", "2", "--clusters", "9"], "from 2 to 3, got 9"),
     (["predict", "nowhere.pt"], "gckm fit"),
     (["predict", "utf16.csv"], "'utf16.csv' is not a file of torch_gckm"),
     (["info", "x.npy"], "'x.npy' is not a file of torch_gckm"),
-    (["embed", "--features", "flat.npy", "--neighbours", "1"], "array of shape (3,)"),
-    (["embed", "--features", "nan.npy", "--neighbours", "1"], "1 entries that are NaN"),
-    (["embed", "--features", "empty.npy", "--neighbours", "1"], "holds no matrix"),
-    (["embed", "--features", "utf16.npz", "--neighbours", "1"], "holds no matrix"),
+    (["embed", "--features", "flat.npy", "--n-neighbors", "1"], "array of shape (3,)"),
+    (["embed", "--features", "nan.npy", "--n-neighbors", "1"], "1 entries that are NaN"),
+    (["embed", "--features", "empty.npy", "--n-neighbors", "1"], "holds no matrix"),
+    (["embed", "--features", "utf16.npz", "--n-neighbors", "1"], "holds no matrix"),
 ])  # fmt: skip
 def test_mistakes_in_options(arguments, match, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -232,7 +232,7 @@ def test_directions_of_edges(files, capsys):
     assert main(["fit", str(model), *options, *labels, *QUICK, "--directed", "--predictions", str(own)]) == 0
     assert main(["predict", str(model), *options, "--output", str(given)]) == 0  # As it was fitted.
     assert [row["class"] for row in read(given)] == [row["class"] for row in read(own)]
-    assert main(["predict", str(model), *options[:2], "--neighbours", "4", "--output", str(given)]) == 0
+    assert main(["predict", str(model), *options[:2], "--n-neighbors", "4", "--output", str(given)]) == 0
     found = GCKMEnsemble.load(model)
     directions = {layer.aggregation.direction for member in found.members for layer in member.layers}
     assert directions != {"in"}

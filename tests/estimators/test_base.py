@@ -115,8 +115,8 @@ def test_what_contradicts_itself_is_refused(estimator, graph, blobs):
         copy.copy(estimator).fit(graph, edge_index=graph.edge_index)
     with pytest.raises(InvalidInputError, match="its own edges"):
         ask(copy.copy(estimator).fit(graph), graph, edge_index=graph.edge_index)
-    with pytest.raises(InvalidInputError, match="'neighbours' must be positive"):
-        copy.copy(estimator).set_params(neighbours=0).fit(*blobs)
+    with pytest.raises(InvalidInputError, match="'n_neighbors' must be positive"):
+        copy.copy(estimator).set_params(n_neighbors=0).fit(*blobs)
     with pytest.raises(InvalidInputError, match="heterogeneous"):
         copy.copy(estimator).fit(HeteroData())
     with pytest.raises(InvalidInputError, match="names nodes"):

@@ -141,7 +141,7 @@ def test_new_rows_of_a_directed_graph(blobs, few):
     asked = classifier(search=Space(channels=(3,), directions=("out",)), max_settings=6)
     asked.fit(X[:100], few[:100], edge_index=edges)
     assert asked.predict(X[:3]).shape == (3,)  # Fitted rows.
-    with pytest.raises(InvalidInputError, match="listen along edges"):
+    with pytest.raises(InvalidInputError, match="receive along edges"):
         asked.predict(X[100:])
 
 
@@ -160,7 +160,7 @@ def test_cross_validation_and_grids(blobs):
     X, y = blobs
     pipeline = make_pipeline(StandardScaler(), classifier(search=None))
     assert cross_val_score(pipeline, X, y, cv=3).min() > 0.9
-    grid = GridSearchCV(pipeline, {"gckmclassifier__neighbours": [1, 10]}, cv=3, scoring="neg_log_loss").fit(X, y)
+    grid = GridSearchCV(pipeline, {"gckmclassifier__n_neighbors": [1, 10]}, cv=3, scoring="neg_log_loss").fit(X, y)
     assert len(np.unique(grid.cv_results_["mean_test_score"])) == 2
     assert grid.predict(X).shape == (150,)
 

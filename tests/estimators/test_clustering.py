@@ -15,7 +15,7 @@ def test_finds_clusters_of_rows(blobs):
     assert labels is clustering.labels_
     assert clustering.embedding_.shape == (150, 12)
     assert clustering.cluster_centers_.shape == (3, 12)
-    assert [model.hidden_channels for model in clustering.models_] == [(3, 3), (6, 3), (16, 3), (18, 3)]
+    assert [model.hidden_channels for model in clustering.layers_] == [(3, 3), (6, 3), (16, 3), (18, 3)]
     np.testing.assert_array_equal(clustering.predict(), labels)
     np.testing.assert_array_equal(clustering.predict(X), labels)
 
@@ -39,7 +39,7 @@ def test_is_k_means_on_the_layers_of_a_graph(graph):
     assert torch.equal(clustering.predict(graph), clustering.labels_)
 
 
-@pytest.mark.parametrize("option", [{"kernel": "laplacian"}, {"hops": 2}, {"normalize": "l2"}, {"neighbours": 4}])
+@pytest.mark.parametrize("option", [{"kernel": "laplacian"}, {"hops": 2}, {"normalize": "l2"}, {"n_neighbors": 4}])
 def test_options_reach_the_layers(blobs, option):
     default = GCKMClustering(3).fit(blobs[0]).embedding_
     assert np.abs(np.abs(GCKMClustering(3, **option).fit(blobs[0]).embedding_) - np.abs(default)).max() > 1e-3

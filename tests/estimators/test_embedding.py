@@ -18,7 +18,7 @@ def test_embeds_a_graph_as_the_layers_do(graph):
     assert torch.equal(h, GCKM(8, (6, 4), 3, aggregation="mean", hops=2).initialize(graph).embed())
     assert torch.equal(h, embedding.embedding_)
     other = make_graph(20, seed=3)
-    assert torch.equal(embedding.transform(other), embedding.models_[0].embed(other))
+    assert torch.equal(embedding.transform(other), embedding.layers_[0].embed(other))
 
 
 def test_in_a_pipeline(blobs):

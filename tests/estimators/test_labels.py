@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.estimators.labels import is_labelled, number_labels
+from torch_gckm.estimators.labels import NumberedLabels, is_labelled
 
 
 @pytest.mark.parametrize(("y", "classes", "numbers"), [
@@ -13,18 +13,18 @@ from torch_gckm.estimators.labels import is_labelled, number_labels
     (np.array([True, False]), [False, True], [1, 0]),
 ])  # fmt: skip
 def test_classes_of_any_kind(y, classes, numbers):
-    found, places = number_labels(y)
-    assert found.tolist() == classes
-    assert places.tolist() == numbers
+    found = NumberedLabels.of_rows(y)
+    assert found.classes.tolist() == classes
+    assert found.places.tolist() == numbers
     assert is_labelled(y).tolist() == [number >= 0 for number in numbers]
 
 
 @pytest.mark.parametrize("y", [np.array([1, 1, -1]), np.array([-1, -1]), np.array(["a", "-1"])])
 def test_two_classes_are_needed(y):
     with pytest.raises(InvalidInputError, match="at least two classes"):
-        number_labels(y)
+        NumberedLabels.of_rows(y)
 
 
 def test_numbers_that_are_no_classes():
     with pytest.raises(ValueError, match="Unknown label type"):
-        number_labels(np.array([0.5, 1.7, 2.2]))
+        NumberedLabels.of_rows(np.array([0.5, 1.7, 2.2]))

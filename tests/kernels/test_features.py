@@ -64,7 +64,7 @@ def test_squared_norms_are_kept_until_the_matrix_changes():
 def test_leaves_cut_the_graph_where_gradients_flow():
     x = matrix().requires_grad_()
     rows = Views({"h": x * 2, "x": matrix()})
-    leaves = rows.leaves()
+    leaves = rows.fresh_leaves()
     assert len(rows.inputs()) == len(leaves.inputs()) == 1
     assert leaves.inputs()[0].is_leaf
     assert leaves.view("h").shared_entries(rows.view("h")) is not None
@@ -76,3 +76,13 @@ def test_blocks_cover_wide_rows_in_small_pieces():
     assert blocks[0] == slice(0, 2048)
     assert blocks[-1].stop == 5000
     assert x.block(slice(0, 5000)) is x
+
+
+def test_features_without_gradients_are_their_own_detached_ones():
+    """So that a kernel matrix knows its features again."""
+    constant, tracked = DenseFeatures(matrix()), DenseFeatures(matrix().requires_grad_())
+    assert constant.detach() is constant
+    assert not tracked.detach().requires_grad
+    views = Views({"h": constant, "x": matrix()})
+    assert views.detach().same_as(views)
+    assert not Views({"h": tracked}).detach().same_as(Views({"h": tracked}))

@@ -129,7 +129,7 @@ def test_config_round_trip_and_repr(case, x):
     kernel, _ = case
     if isinstance(kernel, Custom):
         with pytest.raises(InvalidInputError, match="Python function"):
-            kernel.config()
+            kernel_from_config(kernel.config())
         return
     copy = kernel_from_config(kernel.config())
     copy.load_state_dict(kernel.state_dict())

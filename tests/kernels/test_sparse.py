@@ -6,10 +6,9 @@ import torch
 from tests.conftest import make_graph
 from torch_gckm import GCKM, Trainer
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.kernels import RBF, DenseFeatures, Linear, Polynomial, SparseFeatures, to_csr
-from torch_gckm.kernels import sparse as sparse_module
-from torch_gckm.nn import Aggregation
-from torch_gckm.nn.graph import feature_fingerprint
+from torch_gckm.graph import PreparedGraph, Propagation, Scaling, Topology
+from torch_gckm.kernels import RBF, DenseFeatures, Linear, Polynomial, SparseFeatures
+from torch_gckm.layouts import to_csr
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse CSR tensor support is in beta")
 
@@ -23,8 +22,9 @@ def words(n=60, d=40, seed=0):
 @pytest.mark.parametrize("kind", ["gcn", "sum", "mean", "none"])
 def test_equals_dense_features(hops, kind):
     x, edges = words(), make_graph().edge_index
-    dense = DenseFeatures(Aggregation(kind, hops)(x, edges))
-    sparse = Aggregation(kind, hops).features(to_csr(x), edges)
+    dense = DenseFeatures(Propagation(kind, hops)(x, edges))
+    graph = PreparedGraph(to_csr(x), Topology(edges, None, 60), Scaling(), x.dtype)
+    sparse = graph.propagated(Propagation(kind, hops))
     assert isinstance(sparse, SparseFeatures)
     torch.testing.assert_close(sparse.dense(), dense.x)
     torch.testing.assert_close(sparse.sq_norm(), dense.sq_norm())
@@ -66,19 +66,11 @@ def test_models_take_sparse_features(gram, layout, tmp_path):
     assert models[1].is_fitted_on(data)
     models[1].save(tmp_path / "model.pt")
     loaded = GCKM.load(tmp_path / "model.pt")
-    torch.testing.assert_close(loaded.transform(data), models[1].transform(data))
-    torch.testing.assert_close(models[1].transform(sparse), models[1].transform(data), atol=1e-4, rtol=1e-4)
-
-
-def test_dense_bags_of_words_take_the_sparse_route_on_their_own(monkeypatch):
-    x, edges = words(), make_graph().edge_index
-    assert isinstance(Aggregation().features(x, edges), DenseFeatures)
-    large = torch.zeros(1100, 1000)
-    large[:, 0] = 1.0
-    assert isinstance(Aggregation().features(large, edges), SparseFeatures)
-    assert isinstance(Aggregation().features(torch.ones(1100, 1000), edges), DenseFeatures)
-    monkeypatch.setattr(sparse_module, "SPARSE_BELOW", 0.0)
-    assert isinstance(Aggregation().features(large, edges), DenseFeatures)
+    assert loaded.is_fitted_on(sparse)
+    torch.testing.assert_close(loaded.scores(data), models[1].scores(data))
+    extended = models[1].inductive()
+    torch.testing.assert_close(loaded.inductive().scores(data), extended.scores(data))
+    torch.testing.assert_close(extended.scores(sparse), extended.scores(data), atol=1e-4, rtol=1e-4)
 
 
 def test_the_view_of_the_input_may_be_sparse(monkeypatch):
@@ -88,15 +80,15 @@ def test_the_view_of_the_input_may_be_sparse(monkeypatch):
     data.x = x
     models = []
     for below in (0.02, 0.0):
-        monkeypatch.setattr(sparse_module, "SPARSE_BELOW", below)
+        monkeypatch.setattr("torch_gckm.layouts.SPARSE_BELOW", below)
         model = GCKM(4000, 4, 3, kernel=["rbf", RBF() * RBF().on("x")])
         Trainer(model.double(), steps=2, progress=False).fit(data)
         models.append(model)
-    assert [model.readout.support.view_x.layout for model in models] == [torch.sparse_csr, torch.strided]
+    assert [model.readout.fit.view_x.layout for model in models] == [torch.sparse_csr, torch.strided]
     torch.testing.assert_close(models[0].readout.scores, models[1].readout.scores)
     new = make_graph(20, seed=3)
     new.x = torch.nn.functional.pad(new.x.double(), (0, 3992))
-    torch.testing.assert_close(models[0].transform(new), models[1].transform(new))
+    torch.testing.assert_close(models[0].scores(new), models[1].scores(new))
 
 
 def test_models_of_sparse_features_can_be_copied():
@@ -105,17 +97,11 @@ def test_models_of_sparse_features_can_be_copied():
     model = GCKM(40, 3, 3, kernel=["rbf", RBF() * RBF().on("x")]).double()
     Trainer(model, steps=0, progress=False).fit(data)
     copied = copy.deepcopy(model)
-    copied.readout.support.view_x.values().zero_()
+    copied.readout.fit.view_x.values().zero_()
     other = make_graph(20, seed=2)
     other.x = words(20, seed=1)
-    assert torch.equal(copy.deepcopy(model).transform(other), model.transform(other))
-    assert not torch.equal(copied.transform(other), model.transform(other))
-
-
-def test_fingerprint_does_not_depend_on_the_layout():
-    x = words().float()
-    assert feature_fingerprint(x) == feature_fingerprint(x.to_sparse_csr()) == feature_fingerprint(x.to_sparse())
-    assert feature_fingerprint(x) != feature_fingerprint(x.flip(0))
+    assert torch.equal(copy.deepcopy(model).scores(other), model.scores(other))
+    assert not torch.equal(copied.scores(other), model.scores(other))
 
 
 def test_bad_input():

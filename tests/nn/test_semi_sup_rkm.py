@@ -1,101 +1,16 @@
-"""The readout against the paper's formulas, brute force and finite differences, all in double precision."""
+"""The readout as a module: gradients, transform, masks, codes, state and refused input."""
 
 import copy
 
 import pytest
 import torch
+from torch_geometric.nn import GCN
 
 from tests.conftest import make_graph
-from torch_gckm.errors import (
-    DegreeError,
-    InvalidInputError,
-    InvalidLabelError,
-    NotFittedError,
-    SingularReadoutError,
-    UnlabelledClassWarning,
-)
-from torch_gckm.kernels import RBF, Linear
+from tests.readout.conftest import ETA, LAMBDA1, LAMBDA2, solved
+from torch_gckm.errors import InvalidInputError, InvalidLabelError, NotFittedError, UnlabelledClassWarning
+from torch_gckm.kernels import RBF
 from torch_gckm.nn import SemiSupRKMReadout
-
-ETA, LAMBDA1, LAMBDA2 = 0.9, 1.1, 0.13
-
-
-def solved(n=40, seed=0, **arguments):
-    data = make_graph(n, seed=seed)
-    h = data.x.double()
-    arguments = {"kernel": RBF(4.0), "eta": ETA, "lambda1": LAMBDA1, "lambda2": LAMBDA2, **arguments}
-    readout = SemiSupRKMReadout(8, 3, **arguments).double()
-    scores = readout(h, data.y, data.train_mask)
-    return readout, scores, h, data
-
-
-def paper(h, data, weight=None):
-    """The matrices of the paper."""
-    n = h.size(0)
-    k = RBF(4.0)(h)
-    label = data.train_mask.double() if weight is None else weight
-    r = torch.diag(1 / (LAMBDA1 * k.sum(dim=1)) - label / LAMBDA2)
-    c = 2.0 * torch.nn.functional.one_hot(data.y, 3).double() - 1
-    ones = torch.ones(n, 1, dtype=torch.float64)
-    s = torch.eye(n, dtype=torch.float64) - ones @ ones.t() @ r / (ones.t() @ r @ ones)
-    return k, r, torch.diag(label), c, s, ones
-
-
-class TestPaper:
-    def test_linear_system_of_the_paper(self):
-        readout, _, h, data = solved()
-        k, r, label, c, s, _ = paper(h, data)
-        left = (torch.eye(40, dtype=torch.float64) - r @ s @ k / ETA) @ r @ readout.h
-        torch.testing.assert_close(left, s.t() @ label @ c / LAMBDA2, atol=1e-8, rtol=0)
-
-    def test_bordered_system(self):
-        readout, _, h, data = solved()
-        k, r, label, c, _, ones = paper(h, data)
-        inverse = torch.diag(1 / r.diagonal())
-        system = torch.cat([torch.cat([k / ETA - inverse, ones], 1), torch.nn.functional.pad(ones.t(), (0, 1))])
-        unknown = torch.cat([r @ readout.h, readout.bias.unsqueeze(0)])
-        right = torch.nn.functional.pad(-inverse @ label @ c / LAMBDA2, (0, 0, 0, 1))
-        torch.testing.assert_close(system @ unknown, right, atol=1e-8, rtol=0)
-
-    def test_scores_from_duals(self):
-        readout, scores, h, data = solved()
-        _, r, label, c, _, _ = paper(h, data)
-        expected = readout.h - label @ c / (r.diagonal().unsqueeze(1) * LAMBDA2)
-        torch.testing.assert_close(scores, expected.detach(), atol=1e-8, rtol=0)
-
-    def test_constraint_and_stationarity_of_the_dual_objective(self):
-        readout, _, h, data = solved()
-        k, r, label, c, _, ones = paper(h, data)
-        assert float((readout.h.t() @ r @ ones).abs().max()) < 1e-8
-        gradient = -r @ k @ r @ readout.h / ETA + r @ readout.h - label @ c / LAMBDA2
-        torch.testing.assert_close(gradient, r @ ones @ readout.bias.unsqueeze(0), atol=1e-8, rtol=0)
-
-    def test_label_weights_scale_single_labels(self):
-        weight = torch.zeros(40, dtype=torch.float64)
-        weight[:6] = torch.tensor([1.0, 0.5, 2.0, 1.0, 0.1, 1.0])
-        readout, _, h, data = solved()
-        scores = readout(h, data.y, weight)
-        k, r, label, c, _, _ = paper(h, data, weight)
-        a = r @ scores + label @ c / LAMBDA2
-        torch.testing.assert_close(scores, k @ a / ETA + readout.bias, atol=1e-8, rtol=0)
-        assert float(a.sum(dim=0).abs().max()) < 1e-8
-
-    def test_only_two_combinations_of_hyperparameters_matter(self):
-        _, scores, _, _ = solved()
-        _, other, _, _ = solved(eta=ETA / 3, lambda1=LAMBDA1 * 3, lambda2=LAMBDA2 * 3)
-        torch.testing.assert_close(scores, other)
-
-    def test_r_of_zero_is_no_exception(self):
-        _, _, h, data = solved()
-        degree = RBF(4.0)(h).sum(dim=1)
-        lambda2 = float(degree[0])  # Makes r of node 0 exactly zero at lambda1 = 1.
-        readout = SemiSupRKMReadout(8, 3, kernel=RBF(4.0), lambda2=lambda2).double()
-        scores = readout(h, data.y, data.train_mask)
-        assert bool(scores.isfinite().all())
-        near = SemiSupRKMReadout(8, 3, kernel=RBF(4.0), lambda2=lambda2 * (1 + 1e-9)).double()
-        torch.testing.assert_close(near(h, data.y, data.train_mask), scores, atol=1e-5, rtol=1e-5)
-        with pytest.raises(InvalidInputError, match="dual variables of node 0"):
-            readout.loss(h)
 
 
 class TestGradients:
@@ -113,21 +28,6 @@ class TestGradients:
 
         assert torch.autograd.gradcheck(leave_out, (h.requires_grad_(),))
 
-    def test_loss_value_and_gradient_with_the_duals_fixed(self):
-        readout, _, h, data = solved(14)
-        moved = (h + 0.1).requires_grad_()
-        duals = readout.h.detach().clone()
-
-        def formula(h):
-            k, r, label, c, _, _ = paper(h, data)
-            value = -torch.trace(duals.t() @ r @ k @ r @ duals) / (2 * ETA) + torch.trace(duals.t() @ r @ duals) / 2
-            return value - torch.trace(duals.t() @ label @ c) / LAMBDA2
-
-        torch.testing.assert_close(readout.loss(moved), formula(moved))
-        (ours,) = torch.autograd.grad(readout.loss(moved), [moved])
-        (theirs,) = torch.autograd.grad(formula(moved), [moved])
-        torch.testing.assert_close(ours, theirs)
-
     def test_kernel_parameters_and_second_views_get_gradients(self):
         data = make_graph(20)
         kernel = RBF(4.0, learnable=True) * RBF(9.0).on("x")
@@ -137,8 +37,6 @@ class TestGradients:
         assert all(float(t.grad.abs().sum()) > 0 for t in (h, x, kernel.left.log_sigma2))
 
     def test_trains_a_pyg_encoder(self):
-        from torch_geometric.nn import GCN
-
         data = make_graph()
         torch.manual_seed(0)
         encoder, readout = GCN(8, 16, 2, 4), SemiSupRKMReadout(4, 3)
@@ -154,38 +52,6 @@ class TestGradients:
         assert losses[-1] < 0.9 * losses[0]
 
 
-class TestSingular:
-    def islands(self, unlabelled):
-        """One group of nodes with all labels, and far-away unlabelled nodes, each on its own."""
-        group = 0.1 * torch.randn(9, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        h = torch.cat([group, 1e3 * torch.arange(1, unlabelled + 1).unsqueeze(1)])
-        y = torch.full((9 + unlabelled,), -1)
-        y[:4] = torch.tensor([0, 1, 0, 1])
-        return h, y
-
-    def test_two_isolated_unlabelled_nodes(self):
-        h, y = self.islands(2)
-        with pytest.raises(SingularReadoutError, match="nodes 9 and 10"):
-            SemiSupRKMReadout(1, 2, kernel=RBF(1.0)).double()(h, y)
-
-    def test_one_is_fine_and_so_is_another_eta(self):
-        h, y = self.islands(1)
-        assert bool(SemiSupRKMReadout(1, 2, kernel=RBF(1.0)).double()(h, y).isfinite().all())
-        h, y = self.islands(3)
-        assert bool(SemiSupRKMReadout(1, 2, kernel=RBF(1.0), eta=1.1).double()(h, y).isfinite().all())
-
-    def test_graph_isolated_nodes_are_fine(self):
-        data = make_graph(40)
-        assert {38, 39}.isdisjoint(data.edge_index.flatten().tolist())
-        readout = SemiSupRKMReadout(8, 3, kernel=RBF(4.0))
-        assert bool(readout(data.x, data.y, data.train_mask).isfinite().all())
-
-    def test_kernel_degrees_must_be_positive(self):
-        h = torch.tensor([[1.0], [-1.0], [0.5]])
-        with pytest.raises(DegreeError, match=r"node 1 has the kernel degree -0\.5"):
-            SemiSupRKMReadout(1, 2, kernel=Linear())(h, torch.tensor([0, 1, -1]))
-
-
 class TestInterface:
     def test_transform_of_the_training_nodes_returns_their_scores(self):
         readout, scores, h, _ = solved()
@@ -194,7 +60,7 @@ class TestInterface:
     def test_transform_of_new_nodes(self):
         readout, _, h, _ = solved()
         new = torch.randn(7, 8, dtype=torch.float64)
-        expected = RBF(4.0)(new, h) @ readout.alpha / ETA + readout.bias
+        expected = RBF(4.0)(new, h) @ readout.fit.alpha / ETA + readout.bias
         torch.testing.assert_close(readout.transform(new), expected)
 
     def test_all_forms_of_a_mask(self):

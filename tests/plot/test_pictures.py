@@ -28,7 +28,7 @@ def without(monkeypatch, *missing):
 
 def test_shares_of_variance(start):
     for conv, share in zip(start.layers, shares(start), strict=True):
-        kernel = conv.kernel(conv.support.rows().to(torch.float64))
+        kernel = conv.kernel(conv.fit.rows().to(torch.float64))
         centring = torch.eye(60, dtype=torch.float64) - 1 / 60
         centred = centring @ kernel @ centring
         values = torch.linalg.eigvalsh(centred).flip(0)[: share.numel()]

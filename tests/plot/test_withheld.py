@@ -8,13 +8,13 @@ from tests.plot.conftest import new_model
 from torch_gckm import GCKMClassifier, Trainer, plot
 from torch_gckm.errors import IllPosedError, InvalidInputError, NotFittedError
 from torch_gckm.kernels import RBF
-from torch_gckm.nn.coding import class_similarity
 from torch_gckm.plot.confusion import confusion_counts
 from torch_gckm.plot.reliability import Bins
+from torch_gckm.readout import class_similarity
 from torch_gckm.select.withheld import groups_to_withhold, withheld_similarity
 
 
-def test_fine_tuned_models_are_asked_before_they_were(data, tuned):
+def test_fine_tuned_layers_are_asked_before_they_were(data, tuned):
     """Brute force: without a node's label, kernel PCA and one solve predict the same class."""
     model, history = tuned
     found = plot.withheld(model, data, history=history)
@@ -49,7 +49,10 @@ def test_self_training_changes_nothing(data, ensembles):
 def test_probabilities_are_those_of_the_calibration(data, ensembles):
     ensemble, found = ensembles[0], plot.withheld(ensembles[0], data)
     groups = groups_to_withhold(data.y[:6])
-    parts = [withheld_similarity(m.readout, groups) / s for m, s in zip(ensemble.members, ensemble.spread, strict=True)]
+    parts = [
+        withheld_similarity(m.readout.fit, m.readout.codes, groups) / s
+        for m, s in zip(ensemble.members, ensemble.spread, strict=True)
+    ]
     expected = (ensemble.temperature * torch.stack(parts).mean(dim=0)).softmax(dim=1)
     torch.testing.assert_close(found.probabilities, expected, atol=1e-4, rtol=1e-3)
     assert found.drawn.tolist() == groups.flatten().tolist()
@@ -94,7 +97,7 @@ def test_no_numbers_that_mean_nothing(data, monkeypatch):
         plot.withheld("model", data)
     model = new_model()
     history = Trainer(model, steps=0, progress=False).fit(data)
-    monkeypatch.setattr(type(model.readout), "leverage", lambda self: torch.full((6,), 1.5))
+    monkeypatch.setattr(type(model.readout.fit), "leverage", lambda self: torch.full((6,), 1.5))
     with pytest.raises(IllPosedError):
         plot.withheld(model, data, history=history)
 

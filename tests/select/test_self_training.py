@@ -1,31 +1,28 @@
-import math
-
 import pytest
 import torch
 
 from tests.conftest import make_graph
+from tests.select.helpers import quick
+from torch_gckm import SemiSupRKMReadout
 from torch_gckm.errors import InvalidInputError, SingularReadoutError
-from torch_gckm.nn import GCKM
-from torch_gckm.nn.labels import Labels, parse_labels
-from torch_gckm.select import GCKMEnsemble, Space, search
-from torch_gckm.select.self_training import temperature_of, with_sure_nodes
+from torch_gckm.readout import Targets
+from torch_gckm.select import GCKMEnsemble
+from torch_gckm.select.calibration import calibrate
+from torch_gckm.select.self_training import with_sure_nodes
 from torch_gckm.select.withheld import groups_to_withhold
-from torch_gckm.train.metrics import calibrate
-
-SMALL = Space(channels=(3, 4), depth=(1, 2))
 
 
 def found(data, count=16, **options):
-    return search(data, SMALL, budget=None, max_settings=count, progress=False, **options)
+    return quick(data, count, **options)
 
 
-def labels_of(*classes):
+def targets_of(*classes, num_classes=2):
     classes = torch.tensor(classes)
-    return Labels((classes >= 0).float(), classes)
+    return Targets((classes >= 0).float(), classes, num_classes)
 
 
 class TestSureNodes:
-    labels = labels_of(0, 1, -1, -1, -1, -1, -1)
+    labels = targets_of(0, 1, -1, -1, -1, -1, -1)
     # Nodes 2, 3 and 4 are surely of class 0, node 5 is surely of class 1, node 6 is in doubt.
     probabilities = torch.tensor([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
 
@@ -49,27 +46,19 @@ class TestSureNodes:
     def test_classes_without_labels_are_not_made_up(self):
         three = torch.cat([self.probabilities, torch.zeros(7, 1)], dim=1)
         three[6] = torch.tensor([0.0, 0.1, 0.9])
-        more = with_sure_nodes(self.labels, three, confidence=0.7, strength=0.6)
+        labels = targets_of(0, 1, -1, -1, -1, -1, -1, num_classes=3)
+        more = with_sure_nodes(labels, three, confidence=0.7, strength=0.6)
         assert more.classes.tolist() == [0, 1, 0, 0, 0, 1, -1]
 
     def test_without_unlabelled_nodes_nothing_is_added(self):
-        labels = labels_of(0, 1)
+        labels = targets_of(0, 1)
         assert with_sure_nodes(labels, self.probabilities[:2], confidence=0.3, strength=0.6) is labels
-
-
-@pytest.mark.parametrize("certainty", [0.4, 0.7, 0.99])
-def test_temperature_makes_for_the_certainty_asked_for(certainty):
-    scores = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
-    probabilities = (temperature_of(scores, certainty) * scores).softmax(dim=1)
-    assert float(probabilities.amax(dim=1).mean()) == pytest.approx(certainty, abs=1e-3)
-    assert math.isfinite(temperature_of(scores, 0.0))
-    assert math.isfinite(temperature_of(scores, 1.0))
 
 
 class TestEnsemble:
     def test_is_what_solving_for_further_labels_gives(self, graph):
         plain = found(graph).ensemble(3, self_training=False)
-        labels = parse_labels(graph.y, graph.train_mask, 60, 3)
+        labels = Targets.of(graph, 3)
         more = with_sure_nodes(labels, plain.predict_proba(), 0.6, 4.0)
         assert int((more.classes >= 0).sum()) > 6
         trained = found(graph).ensemble(3, self_training=False)
@@ -102,20 +91,20 @@ class TestEnsemble:
 
     def test_a_member_that_cannot_be_solved_again_stays_as_it_is(self, graph, monkeypatch):
         ensemble = found(graph).ensemble(3, self_training=False)
-        stubborn, original = ensemble.members[0], GCKM.solve
+        stubborn, original = ensemble.members[0], SemiSupRKMReadout.solve_again
         before = stubborn.readout.scores.clone()
 
-        def solve(self, data, **options):
-            if self is stubborn and int((data.train_mask > 0).sum()) > 6:
+        def solve_again(self, targets):
+            if self is stubborn.readout and targets.labelled.numel() > 6:
                 raise SingularReadoutError("too many labels")
-            return original(self, data, **options)
+            return original(self, targets)
 
-        monkeypatch.setattr(GCKM, "solve", solve)
+        monkeypatch.setattr(SemiSupRKMReadout, "solve_again", solve_again)
         scores = ensemble.self_train(graph, confidence=0.6).scores()
         assert bool(scores.isfinite().all())
         torch.testing.assert_close(stubborn.readout.scores, before)
 
-    def test_with_one_label_a_class_agreement_calibrates(self, graph):
+    def test_with_one_label_per_class_agreement_calibrates(self, graph):
         graph.train_mask = torch.arange(60) < 3
         ensemble = found(graph).ensemble(4, self_training=False)
         rest, predicted = ~graph.train_mask, ensemble.predict()

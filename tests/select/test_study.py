@@ -1,14 +1,13 @@
 import pytest
 
 from tests.conftest import make_graph
+from tests.select.helpers import SMALL
 from torch_gckm.errors import GraphMismatchError
 from torch_gckm.select import Space
 from torch_gckm.select.study import study_search
 
 pytest.importorskip("optuna", reason="optuna is not installed (extra 'tune')")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
-
-SMALL = Space(channels=(3, 4), depth=(1, 2))
 
 
 def test_two_processes_share_a_study(graph, tmp_path):

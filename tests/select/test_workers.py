@@ -4,11 +4,13 @@ import time
 import pytest
 import torch
 
+from tests.select.helpers import SMALL
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.select import workers as workers_module
 from torch_gckm.select.trial import Trial
 from torch_gckm.select.workers import bundles, can_fork, default_workers, run_all
 
+SETTING = SMALL.draw_in_tree(0, seed=0)
 COUNTS = [1, pytest.param(3, marks=pytest.mark.skipif(not can_fork(), reason="processes cannot be copied here"))]
 
 
@@ -21,7 +23,7 @@ def test_bundles_are_what_is_missing():
 @pytest.mark.parametrize("workers", COUNTS)
 def test_every_setting_is_tried_once(workers):
     found = []
-    run_all(lambda number: Trial(number, {}), bundles(4, {2}, 30), None, workers, found.append)
+    run_all(lambda number: Trial(number, SETTING), bundles(4, {2}, 30), None, workers, found.append)
     assert sorted(trial.number for trial in found) == [0, 1, *range(3, 30)]
 
 
@@ -30,13 +32,13 @@ def test_a_bundle_stays_on_one_worker_with_one_thread(workers):
     found = {}
 
     def attempt(number):
-        return Trial(number, {"process": os.getpid(), "threads": torch.get_num_threads()})
+        return Trial(number, SETTING, {"process": os.getpid(), "threads": torch.get_num_threads()})
 
-    run_all(attempt, bundles(4, set(), 24), None, workers, lambda trial: found.update({trial.number: trial.setting}))
+    run_all(attempt, bundles(4, set(), 24), None, workers, lambda trial: found.update({trial.number: trial.measures}))
     for start in range(0, 24, 4):
         assert len({found[number]["process"] for number in range(start, start + 4)}) == 1
-    assert len({setting["process"] for setting in found.values()}) == workers
-    assert {setting["threads"] for setting in found.values()} == {1}
+    assert len({measures["process"] for measures in found.values()}) == workers
+    assert {measures["threads"] for measures in found.values()} == {1}
 
 
 @pytest.mark.parametrize("workers", COUNTS)

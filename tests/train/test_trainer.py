@@ -1,58 +1,17 @@
 import csv
-import dataclasses
 import math
-import warnings
 
 import pytest
 import torch
 
 from tests.conftest import make_graph
+from tests.train.helpers import KeepStep, model_for
 from torch_gckm import GCKM, History, Trainer
-from torch_gckm.errors import (
-    GCKMWarning,
-    GraphMismatchError,
-    InvalidInputError,
-    InvalidLabelError,
-    LowRankWarning,
-    NotFittedError,
-)
-from torch_gckm.gram import LowRank
+from torch_gckm.errors import GCKMWarning, InvalidInputError, InvalidLabelError, NotFittedError
 from torch_gckm.kernels import RBF
 from torch_gckm.manifold import orthogonality_error
 from torch_gckm.optim import CayleyAdam, param_groups
-from torch_gckm.train import accuracy, combined_score, cosine_score
-
-
-def model_for(data, **arguments):
-    return GCKM(data.num_features, (6, 4), 3, **arguments).to(data.x.dtype)
-
-
-def state_equal(a, b):
-    return all(torch.equal(x, b.state_dict()[name]) for name, x in a.state_dict().items())
-
-
-def test_cosine_score_by_hand():
-    codes = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
-    assert cosine_score(torch.tensor([[3.0, -3.0], [-1.0, 1.0]]), codes) == pytest.approx(1.0)
-    assert cosine_score(torch.tensor([[1.0, 0.0]]), codes) == pytest.approx(math.sqrt(0.5))
-    half = torch.tensor([True, False])
-    assert cosine_score(torch.tensor([[3.0, -3.0], [1.0, 1.0]]), codes, half) == pytest.approx(1.0)
-    assert math.isnan(cosine_score(torch.zeros(2, 2), codes, torch.tensor([False, False])))
-    generator = torch.Generator().manual_seed(0)
-    codes, scores = 2 * torch.eye(4) - 1, torch.randn(30, 4, generator=generator)
-    mean = codes.mean(dim=0)
-    expected = [
-        max(float(torch.nn.functional.cosine_similarity(c - mean, e - mean, dim=0)) for c in codes) for e in scores
-    ]
-    assert cosine_score(scores, codes) == pytest.approx(sum(expected) / 30, abs=1e-6)
-
-
-def test_accuracy_and_combined_score():
-    y, mask = torch.tensor([0, 1, 2]), torch.tensor([True, True, False])
-    assert accuracy(torch.tensor([0, 2, 2]), y, mask) == 0.5
-    assert math.isnan(accuracy(y, y, torch.zeros(3, dtype=torch.bool)))
-    assert combined_score(0.5, 10, 0.9, 30) == pytest.approx(0.8)
-    assert combined_score(0.5, 10, math.nan, 0) == 0.5
+from torch_gckm.train import accuracy
 
 
 def test_history_records_every_step(graph):
@@ -77,11 +36,7 @@ def test_one_step_is_algorithm_1(graph64):
     optimizer.step()
     by_hand.solve(graph64)
 
-    class KeepLast(Trainer):
-        def _measure(self, step, *args):
-            return dataclasses.replace(super()._measure(step, *args), monitored=step)
-
-    KeepLast(trained, steps=1, progress=False).fit(graph64)
+    KeepStep(trained, steps=1).fit(graph64)
     for a, b in zip(by_hand.layers, trained.layers, strict=True):
         torch.testing.assert_close(a.h, b.h)
     torch.testing.assert_close(by_hand.readout.scores, trained.readout.scores)
@@ -125,7 +80,7 @@ def test_the_best_step_is_kept_and_consistent(graph64, monitor):
     scores = model.readout.scores.clone()
     torch.testing.assert_close(model.readout.transform(model.embed()), scores, atol=1e-8, rtol=0)
     torch.testing.assert_close(model.solve(graph64), scores)
-    support = model.layers[1].support.rows().view("h").dense()
+    support = model.layers[1].fit.rows().view("h").dense()
     torch.testing.assert_close(support, model.layers[1].aggregation(model.layers[0].h, graph64.edge_index).detach())
 
 
@@ -163,80 +118,6 @@ def test_early_stopping(graph):
     assert len(history) == history.best_step + 3
 
 
-@pytest.mark.parametrize("stop", [0, 2, 4])
-def test_resume_is_exact(graph, tmp_path, stop):
-    path = tmp_path / "checkpoint.pt"
-    whole, parts = model_for(graph), model_for(graph)
-    expected = Trainer(whole, steps=5, monitor="val_acc", progress=False).fit(graph)
-
-    class StopError(Exception):
-        pass
-
-    class Interrupted(Trainer):
-        def _save(self, history, *args):
-            super()._save(history, *args)
-            if len(history) == stop + 1:
-                raise StopError
-
-    with pytest.raises(StopError):
-        Interrupted(parts, steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
-    fresh = model_for(graph)
-    history = Trainer(fresh, steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
-    assert state_equal(whole, fresh)
-    assert [r.loss for r in history] == [r.loss for r in expected]
-    assert history.best_step == expected.best_step
-    again = Trainer(model_for(graph), steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
-    assert len(again) == 6
-    with pytest.raises(InvalidInputError, match="made with monitor='val_acc', not 'cosine'"):
-        Trainer(model_for(graph), steps=5, progress=False, checkpoint=path).fit(graph)
-    with pytest.raises(InvalidInputError, match=r"made with lambda2=0\.1, not 0\.2"):
-        Trainer(model_for(graph, lambda2=0.2), steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
-    for change in ({"aggregation": "mean"}, {"hops": 2}, {"direction": "out"}, {"class_weight": "balanced"},
-                   {"kernel": RBF(scale=7.0)}, {"gram": LowRank(max_rank=20)}):  # fmt: skip
-        with pytest.raises(InvalidInputError, match="was made with"):
-            Trainer(model_for(graph, **change), steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
-    other = graph.clone()
-    other.x = graph.x + 1
-    with pytest.raises(GraphMismatchError, match="made on another graph"):
-        Trainer(model_for(graph), steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(other)
-
-
-@pytest.mark.parametrize("learnable", [False, True], ids=["fixed", "learned"])
-def test_more_steps_continue_exactly(graph, tmp_path, learnable):
-    path = tmp_path / "checkpoint.pt"
-
-    def model():
-        return model_for(graph, kernel=[RBF(3.0), RBF(0.5, learnable=learnable), RBF(0.2, learnable=learnable)])
-
-    whole, parts = model(), model()
-    expected = Trainer(whole, steps=6, progress=False).fit(graph)
-    Trainer(parts, steps=3, progress=False, checkpoint=path).fit(graph)
-    resumed = model()
-    history = Trainer(resumed, steps=6, progress=False, checkpoint=path).fit(graph)
-    assert [r.loss for r in history] == [r.loss for r in expected]
-    assert state_equal(whole, resumed)
-
-
-def test_early_stopping_stays_stopped_when_resumed(graph, tmp_path):
-    path = tmp_path / "checkpoint.pt"
-    arguments = {"steps": 50, "patience": 2, "progress": False, "checkpoint": path, "checkpoint_every": 7}
-    first = Trainer(model_for(graph), **arguments).fit(graph)
-    model = model_for(graph)
-    second = Trainer(model, **arguments).fit(graph)
-    assert len(first) == len(second) == first.best_step + 3
-    assert accuracy(model.predict(), graph.y, graph.test_mask) == second.best.test_acc
-
-
-def test_resume_of_a_deficient_rank(graph, tmp_path):
-    path = tmp_path / "checkpoint.pt"
-    for steps in (1, 2):
-        model = GCKM(8, (12, 4), 3, kernel=["linear", "rbf", "rbf"])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LowRankWarning)
-            Trainer(model, steps=steps, progress=False, checkpoint=path).fit(graph)
-    assert model.layers[0].h.size(1) == 8
-
-
 def test_leave_out_scores_after_a_fit_belong_to_the_kept_state(graph):
     model = model_for(graph)
     history = Trainer(model, steps=0, progress=False).fit(graph)
@@ -269,11 +150,7 @@ def test_a_failed_refit_leaves_no_mixture(graph):
 def test_learned_kernels_train_at_their_own_rate(graph):
     model = model_for(graph, kernel=[RBF(3.0), RBF(0.5, learnable=True), RBF(0.2)])
 
-    class KeepLast(Trainer):
-        def _measure(self, step, *args):
-            return dataclasses.replace(super()._measure(step, *args), monitored=step)
-
-    KeepLast(model, steps=3, kernel_lr=0.01, progress=False).fit(graph)
+    KeepStep(model, steps=3, kernel_lr=0.01).fit(graph)
     change = abs(math.log(float(model.layers[1].kernel.log_sigma2.detach().exp()) / 0.5))
     assert 0.0 < change < 0.04
 

@@ -6,12 +6,12 @@ import argparse
 import csv
 import importlib.util
 import io
+import math
 import platform
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch_geometric
@@ -22,10 +22,14 @@ from torch_gckm.cli.graphs import NamedGraph, names_a_graph, read_graph
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import write_atomically
-from torch_gckm.nn import GCKM
+from torch_gckm.nn import KernelLayers
 from torch_gckm.plot.style import require_matplotlib
 from torch_gckm.report import write_report
-from torch_gckm.select import GCKMEnsemble, SearchResult, search
+from torch_gckm.select import GCKMEnsemble, search
+from torch_gckm.train import accuracy
+
+if TYPE_CHECKING:
+    from torch_gckm.estimators import GCKMClassifier
 
 EXTRAS = {"sklearn": "sklearn", "plot": "matplotlib", "tune": "optuna", "datasets": "ogb", "sparse": "torch_sparse"}
 CHANNELS = (64, 16)  # Of embeddings.
@@ -33,78 +37,81 @@ CHANNELS = (64, 16)  # Of embeddings.
 
 def fit(args: argparse.Namespace) -> None:
     """Search, combine the best settings, and save them."""
+    from torch_gckm.estimators import GCKMClassifier  # Needs scikit-learn.
+
     if args.report is not None:
         require_matplotlib()  # Before the work, not after it.
     for path in (args.model, args.predictions, args.report):
         if path is not None and path.is_dir():
             raise InvalidInputError(f"{path} is a folder; name a file to write")
     graph = read_graph(args)
-    start = time.perf_counter()
-    result = _search(args, graph)
-    searched = time.perf_counter()
-    ensemble = result.ensemble()
-    seconds = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
-    nodes = [] if args.inductive else graph.nodes
-    ensemble.notes = {"classes": graph.classes, "nodes": nodes, "directed": args.directed}
-    ensemble.save(args.model, inductive=args.inductive)
+    _require_labels(graph)
+    classifier = GCKMClassifier(
+        budget=_budget(args), max_settings=args.max_settings, random_state=args.seed, progress=not args.quiet,
+        checkpoint=args.checkpoint,
+    )  # fmt: skip
+    classifier.fit(graph.data, class_names=graph.classes, node_names=graph.nodes)
+    classifier.save(args.model, inductive=args.inductive)
+    result, ensemble = classifier.result_, classifier.model_
+    assert result is not None
     best, size = result.best.measures, Path(args.model).stat().st_size / 2**20
     _say(
-        f"{len(result)} settings in {time.perf_counter() - start:.0f} s; the best one is right about "
+        f"{len(result)} settings in {sum(classifier.seconds_.values()):.0f} s; the best one is right about "
         f"{100 * best['leave_one_out']:.0f} % of labelled nodes whose labels are withheld"
     )
     _say(f"{args.model}: {len(ensemble.members)} models, {size:.1f} MB")
     if args.predictions is not None:
-        _write_predictions(args.predictions, ensemble.predict_proba(), graph.nodes, graph.classes)
+        _write_predictions(args.predictions, classifier, classifier.predict_proba(), graph.nodes)
     if args.report is not None:
         title = f"Classes of {'the digits' if args.dataset == 'digits' else args.dataset or args.features.name}"
-        write_report(
-            args.report, ensemble, graph.data, result=result, names=graph.classes, nodes=graph.nodes, title=title,
-            seconds=seconds, command=args.command, seed=args.seed,
-        )  # fmt: skip
+        write_report(args.report, classifier, title=title, seconds=classifier.seconds_, command=args.command)
         _say(f"{args.report}: written")
-    test = graph.data.get("test_mask")
-    if test is not None and bool((test & (graph.data.y >= 0)).any()):
-        right = (ensemble.predict() == graph.data.y)[test & (graph.data.y >= 0)]
-        _say(f"{100 * float(right.double().mean()):.1f} % of {right.numel()} test nodes are right")
+    labels = classifier.labels_
+    right = accuracy(ensemble.predict(), labels.y, labels.test)
+    if not math.isnan(right):
+        _say(f"{100 * right:.1f} % of {int(labels.test.sum())} test nodes are right")
 
 
 def predict(args: argparse.Namespace) -> None:
     """Write the classes of all nodes of a graph."""
-    ensemble, classes = _load(args.model)
+    classifier = _load(args.model)
     if not names_a_graph(args):
-        nodes = ensemble.notes.get("nodes", [])
-        _write_predictions(args.output, ensemble.predict_proba(), nodes, classes)
+        _write_predictions(args.output, classifier, classifier.predict_proba(), classifier.node_names_)
         return
-    directed = ensemble.notes.get("directed", False)
-    if args.directed and not directed:
+    if args.directed and not classifier.directed_:
         raise InvalidInputError(f"{args.model} was fitted to undirected edges; leave out --directed")
-    args.directed = directed and args.neighbours is None
-    graph = read_graph(args, classes)
-    _write_predictions(args.output, ensemble.predict_proba(graph.data), graph.nodes, classes)
+    args.directed = classifier.directed_ and args.n_neighbors is None
+    graph = read_graph(args, [str(name) for name in classifier.classes_.tolist()])
+    _write_predictions(args.output, classifier, classifier.predict_proba(graph.data), graph.nodes)
 
 
 def search_settings(args: argparse.Namespace) -> None:
     """Print the best settings."""
-    result = _search(args, read_graph(args))
+    graph = read_graph(args)
+    _require_labels(graph)
+    result = search(
+        graph.data, budget=_budget(args), max_settings=args.max_settings, seed=args.seed,
+        num_classes=len(graph.classes), progress=not args.quiet, checkpoint=args.checkpoint,
+    )  # fmt: skip
     print(result.table(args.show))
 
 
 def suggest(args: argparse.Namespace) -> None:
     """Print the nodes to label next."""
-    ensemble, _ = _load(args.model)
-    if not ensemble.is_fitted:
+    classifier = _load(args.model)
+    if not isinstance(classifier.model_, GCKMEnsemble):
         raise InvalidInputError(f"{args.model} is for other graphs only and knows no nodes; fit without --inductive")
-    names = ensemble.notes.get("nodes", [])
-    for node in ensemble.suggest(args.count).tolist():
+    names = classifier.node_names_
+    for node in classifier.suggest(args.count).tolist():
         print(names[node] if names else node)
 
 
 def embed(args: argparse.Namespace) -> None:
     """Write embeddings of all nodes, made without labels."""
     graph = read_graph(args)
-    model = GCKM(graph.data.num_features, args.channels or CHANNELS, aggregation=args.aggregation)
+    layers = KernelLayers(graph.data.num_features, args.channels or CHANNELS, aggregation=args.aggregation)
     with torch.no_grad():
-        h = model.initialize(graph.data, fine_tune=False).embed()
+        h = layers.initialize(graph.data).embed()
     rows = ([name, *(f"{value:.6g}" for value in row)] for name, row in zip(graph.nodes, h.tolist(), strict=True))
     _write(args.output, ["node", *(f"h{column + 1}" for column in range(h.size(1)))], rows)
 
@@ -129,36 +136,41 @@ def info(args: argparse.Namespace) -> None:
     present = [name for name, module in EXTRAS.items() if importlib.util.find_spec(module) is not None]
     print(f"extras: {', '.join(present) or 'none'}; datasets: {data_root() or 'GCKM_DATA_ROOT is not set'}")
     if args.model is not None:
-        ensemble, classes = _load(args.model)
-        given = f"{ensemble.labelled.numel()} labels given, " if ensemble.is_fitted else "for other graphs only, "
-        print(f"{args.model}: {len(ensemble.members)} models, {given}classes {', '.join(classes)}")
-        if ensemble.is_fitted:
+        classifier = _load(args.model)
+        model, classes = classifier.model_, ", ".join(map(str, classifier.classes_.tolist()))
+        fitted = isinstance(model, GCKMEnsemble)
+        given = f"{model.labelled.numel()} labels given, " if fitted else "for other graphs only, "
+        print(f"{args.model}: {len(model.models)} models, {given}classes {classes}")
+        if fitted:
             print("the first model, whose labels may include some of self-training:")
-            print(ensemble.members[0].summary())
+            print(model.members[0].summary())
 
 
-def _search(args: argparse.Namespace, graph: NamedGraph) -> SearchResult:
+def _require_labels(graph: NamedGraph) -> None:
     data = graph.data
     if data.get("train_mask") is None and not bool((data.y >= 0).any()):
-        raise InvalidInputError("no node has a class: give --labels, or --labels-a-class with a dataset")
+        raise InvalidInputError("no node has a class: give --labels, or --labels-per-class with a dataset")
     if len(graph.classes) < 2:
         raise InvalidInputError(f"labels of at least two classes are needed, got {graph.classes}")
-    budget = None if args.budget == 0 else args.budget
-    return search(
-        data, budget=budget, max_settings=args.max_settings, seed=args.seed, num_classes=len(graph.classes),
-        progress=not args.quiet, checkpoint=args.checkpoint,
-    )  # fmt: skip
 
 
-def _load(path: Path) -> tuple[GCKMEnsemble, list[str]]:
+def _budget(args: argparse.Namespace) -> float | None:
+    return None if args.budget == 0 else args.budget
+
+
+def _load(path: Path) -> GCKMClassifier:
+    from torch_gckm.estimators import GCKMClassifier  # Needs scikit-learn.
+
     if not path.exists():
         raise InvalidInputError(f"there is no file {path}; make one with 'gckm fit'")
-    ensemble = GCKMEnsemble.load(path)
-    return ensemble, ensemble.notes.get("classes") or [str(number) for number in range(ensemble.out_channels)]
+    return GCKMClassifier.load(path)
 
 
-def _write_predictions(path: Path | None, probabilities: Tensor, nodes: Sequence[str], classes: Sequence[str]) -> None:
-    values, places = probabilities.topk(2, dim=1)
+def _write_predictions(
+    path: Path | None, classifier: GCKMClassifier, probabilities: Tensor, nodes: Sequence[str] | None
+) -> None:
+    classes = [str(name) for name in classifier.classes_.tolist()]
+    values, places = torch.as_tensor(probabilities).topk(2, dim=1)
     names = nodes or [str(node) for node in range(len(values))]
     rows = (
         [name, classes[first], f"{sure:.4f}", classes[second], f"{less:.4f}"]

@@ -37,13 +37,13 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
     named = parser.add_argument_group("a graph by its name")
     named.add_argument("--dataset", help="digits, cora, citeseer, pubmed, ..., or a node dataset of PyG as Class/name")
     named.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT, else data)")
-    named.add_argument("--labels-a-class", type=int, metavar="N", help="use so many labels of every class, at random")
+    named.add_argument("--labels-per-class", type=int, metavar="N", help="use so many labels per class, at random")
     named.add_argument("--split", type=int, metavar="N", help="which of a dataset's splits to use, from 0")
     add_seed(named)
     files = parser.add_argument_group("a graph in files; first lines that are headings are skipped")
     files.add_argument("--features", type=Path, metavar="FILE", help="CSV: node, numbers; or NPY, NPZ")
     files.add_argument("--edges", type=Path, metavar="FILE", help="CSV: node, node, perhaps a weight")
-    files.add_argument("--neighbours", type=int, metavar="N", help="without edges: join nodes to their nearest")
+    files.add_argument("--n-neighbors", type=int, metavar="N", help="without edges: join nodes to their nearest")
     files.add_argument("--labels", type=Path, metavar="FILE", help="CSV: node, class; none, or -1, if unknown")
     parser.add_argument(
         "--directed", action="store_true", help="keep the directions of edges (fit and search try all ways)"
@@ -57,7 +57,7 @@ def add_seed(parser: argparse._ActionsContainer) -> None:
 
 def names_a_graph(args: argparse.Namespace) -> bool:
     """Whether the options name a graph, or at least a part of one."""
-    return any(getattr(args, name) is not None for name in ("dataset", "features", "edges", "neighbours", "labels"))
+    return any(getattr(args, name) is not None for name in ("dataset", "features", "edges", "n_neighbors", "labels"))
 
 
 def read_graph(args: argparse.Namespace, classes: Sequence[str] | None = None) -> NamedGraph:
@@ -71,9 +71,11 @@ def read_graph(args: argparse.Namespace, classes: Sequence[str] | None = None) -
         raise InvalidInputError("name a graph with --dataset, or give --features and --edges")
     if args.dataset is None:
         return _from_files(args, classes)
-    if args.edges is not None or args.neighbours is not None or args.labels is not None:
-        raise InvalidInputError("a dataset has its own edges and labels; --edges, --neighbours, --labels go with files")
-    split = None if args.labels_a_class is None else PerClassSplit(args.labels_a_class, seed=args.seed)
+    if args.edges is not None or args.n_neighbors is not None or args.labels is not None:
+        raise InvalidInputError(
+            "a dataset has its own edges and labels; --edges, --n-neighbors, --labels go with files"
+        )
+    split = None if args.labels_per_class is None else PerClassSplit(args.labels_per_class, seed=args.seed)
     try:
         data = load(args.dataset, args.root, transform=split, undirected=not args.directed)
     except ValueError as error:
@@ -94,18 +96,18 @@ def read_graph(args: argparse.Namespace, classes: Sequence[str] | None = None) -
 def _from_files(args: argparse.Namespace, classes: Sequence[str] | None) -> NamedGraph:
     if args.split is not None:
         raise InvalidInputError("--split goes with --dataset; the labels of a file are all used")
-    if args.labels_a_class is not None:
-        raise InvalidInputError("--labels-a-class goes with --dataset; the labels of a file are all used")
-    if (args.edges is None) == (args.neighbours is None):
-        raise InvalidInputError("give --edges, or --neighbours to join every node to its nearest others, and not both")
-    if args.directed and args.neighbours is not None:
+    if args.labels_per_class is not None:
+        raise InvalidInputError("--labels-per-class goes with --dataset; the labels of a file are all used")
+    if (args.edges is None) == (args.n_neighbors is None):
+        raise InvalidInputError("give --edges, or --n-neighbors to join every node to its nearest others, and not both")
+    if args.directed and args.n_neighbors is not None:
         raise InvalidInputError("--directed goes with --edges or --dataset; nearest others have no direction")
     nodes, x = read_features(args.features)
     places = {name: place for place, name in enumerate(nodes)}
     if args.edges is not None:
         edges, weight = read_edges(args.edges, places, args.directed)
     else:
-        edges, weight = _nearest(x, args.neighbours), None
+        edges, weight = _nearest(x, args.n_neighbors), None
     data = Data(x=x, edge_index=edges, edge_weight=weight)
     found = {} if args.labels is None else read_labels(args.labels, places)
     names = sorted(set(found.values()), key=_natural) if classes is None else list(classes)
@@ -128,6 +130,6 @@ def _natural(name: str) -> tuple[int, float, str]:
 
 def _nearest(x: Tensor, count: int) -> Tensor:
     if not 1 <= count < x.size(0):
-        raise InvalidInputError(f"--neighbours must be from 1 to {x.size(0) - 1}, got {count}")
+        raise InvalidInputError(f"--n-neighbors must be from 1 to {x.size(0) - 1}, got {count}")
     dense = x.to_dense() if x.layout != torch.strided else x
     return nearest_edges(dense.numpy(), count)

@@ -100,13 +100,15 @@ def _parser() -> argparse.ArgumentParser:
             made.add_argument("--clusters", type=int, metavar="N", help="default: the number of classes")
         add_graph_arguments(made)
 
-    demo = command("demo", commands.fit, "classify scikit-learn's digits from 4 labels a class, offline")
+    demo = command("demo", commands.fit, "classify scikit-learn's digits from 4 labels per class, offline")
     demo.add_argument("--model", type=Path, default=Path("digits.pt"), help="the file to write (default: digits.pt)")
     demo.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
     _searching(demo, budget=10.0)
     add_seed(demo)
-    other: dict[str, Any] = dict.fromkeys(("root", "split", "features", "edges", "neighbours", "labels", "predictions"))
-    demo.set_defaults(dataset="digits", labels_a_class=4, directed=False, inductive=False, **other)
+    other: dict[str, Any] = dict.fromkeys(
+        ("root", "split", "features", "edges", "n_neighbors", "labels", "predictions")
+    )
+    demo.set_defaults(dataset="digits", labels_per_class=4, directed=False, inductive=False, **other)
 
     info = command("info", commands.info, "versions, extras, and facts about a model")
     info.add_argument("model", type=Path, nargs="?", help="a file of 'gckm fit'")

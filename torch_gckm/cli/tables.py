@@ -16,8 +16,8 @@ from torch import Tensor
 from torch_geometric.utils import coalesce, to_undirected
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
-from torch_gckm.kernels import to_csr
-from torch_gckm.numerics import check_finite
+from torch_gckm.layouts import from_scipy
+from torch_gckm.panels import check_finite
 
 Row = tuple[int, list[str]]  # The number of a line, and its cells.
 
@@ -119,10 +119,7 @@ def _from_numpy(path: Path) -> Tensor:
     try:
         content = np.load(path, allow_pickle=False)
         if path.suffix == ".npz" and "format" in content:
-            matrix = scipy.sparse.coo_matrix(scipy.sparse.load_npz(path))
-            places = torch.from_numpy(np.stack([matrix.row, matrix.col]).astype(np.int64))
-            values = torch.from_numpy(matrix.data.astype(np.float32))
-            return to_csr(torch.sparse_coo_tensor(places, values, matrix.shape, check_invariants=False).coalesce())
+            return from_scipy(scipy.sparse.load_npz(path).astype(np.float32))
         array = content if path.suffix == ".npy" else content["x" if "x" in content else content.files[0]]
         x = torch.from_numpy(np.asarray(array, dtype=np.float32))
     except (ValueError, EOFError, IndexError, KeyError, zipfile.BadZipFile) as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any, Literal
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -19,13 +20,12 @@ from torch_gckm import errors
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.rows import join, neighbour_graph, places_among, to_matrix, to_tensor
 from torch_gckm.gram import GramLike
+from torch_gckm.graph import Normalize, PropagationLike, graph_of
 from torch_gckm.kernels import KernelLike
-from torch_gckm.nn import GCKM
-from torch_gckm.nn.aggregation import AggregationLike
-from torch_gckm.nn.graph import graph_of
+from torch_gckm.nn import KernelLayers
 
 # Beyond that, the last directions of a small kernel matrix are noise, and new nodes land anywhere along them.
-NODES_A_CHANNEL = 8
+NODES_PER_CHANNEL = 8
 
 
 class NotFittedError(errors.NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
@@ -33,31 +33,33 @@ class NotFittedError(errors.NotFittedError, sklearn.exceptions.NotFittedError): 
 
 
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator that is fitted to one graph and speaks about it, other graphs, and rows that are new.
+    """An estimator that is fitted to one graph and predicts for it, for other graphs, and for rows that are new.
 
-    A subclass says in :meth:`_values` what it knows of every node of a graph.
+    A subclass computes in :meth:`_values` what is predicted for every node of a graph.
 
     Attributes:
         graph_: The graph that was fitted, given or made of the rows of ``X``.
+        from_rows_: Whether it was made of the rows of a matrix; predictions are then arrays, else tensors.
         n_features_in_: The number of features.
     """
 
     graph_: Data
+    from_rows_: bool
     n_features_in_: int
-    neighbours: int
+    n_neighbors: int
 
+    @abstractmethod
     def _values(self, graph: Data | None) -> Tensor:
-        """What is predicted of every node of the fitted graph, or of another, ``[n, c]``."""
-        raise NotImplementedError
+        """What is predicted for every node of the fitted graph, or of another, ``[n, c]``."""
 
-    def _fitted_models(self) -> Sequence[GCKM]:
+    @abstractmethod
+    def _fitted_layers(self) -> Sequence[KernelLayers]:
         """The models that the values come from."""
-        raise NotImplementedError
 
     def _take(self, X: Any, edge_index: Any = None, y: Any = "no_validation") -> tuple[Data, Any]:
         """The graph to fit, and checked labels if there are some beside it."""
-        if self.neighbours < 1:
-            raise InvalidInputError(f"'neighbours' must be positive, got {self.neighbours}")
+        if self.n_neighbors < 1:
+            raise InvalidInputError(f"'n_neighbors' must be positive, got {self.n_neighbors}")
         if isinstance(X, Data | HeteroData):
             if edge_index is not None or not (y is None or isinstance(y, str)):
                 raise InvalidInputError("a Data object has its own edges and labels; pass no 'edge_index' or 'y' too")
@@ -66,8 +68,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             return copy.copy(X), None
         checked = self._check(X, y, reset=True)
         x, y = (checked, None) if isinstance(y, str) else checked
-        edges = neighbour_graph(x, self.neighbours) if edge_index is None else _edges(edge_index)
-        return Data(x=to_tensor(x), edge_index=edges, is_of_rows=True), y
+        edges = neighbour_graph(x, self.n_neighbors) if edge_index is None else _edges(edge_index)
+        return Data(x=to_tensor(x), edge_index=edges), y
 
     def _ask(self, X: Any = None, edge_index: Any = None) -> Tensor:
         """The values of every node of a graph, or of every row of a matrix."""
@@ -79,24 +81,26 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         x = self._check(X, reset=False)
         if edge_index is not None:
             return self._values(Data(x=to_tensor(x), edge_index=_edges(edge_index)))
+        if not hasattr(self, "graph_"):
+            raise InvalidInputError("a loaded estimator does not keep the fitted rows; pass a whole graph, with edges")
         known = to_matrix(self.graph_.x)
         if scipy.sparse.issparse(x) != scipy.sparse.issparse(known):
             x = scipy.sparse.csr_matrix(x) if scipy.sparse.issparse(known) else x.toarray()
         places = places_among(x, known.astype(np.float32, copy=False))
         values, new = self._values(None)[places], places < 0
         if new.any():
-            self._require_listeners()
-            joined = self._values(join(self.graph_, x[new], self.neighbours))
+            self._require_incoming()
+            joined = self._values(join(self.graph_, x[new], self.n_neighbors))
             values[torch.from_numpy(new).to(values.device)] = joined[known.shape[0] :]
         return values
 
-    def _require_listeners(self) -> None:
-        """Refuse layers that would not hear the edges to a new row, or would let fitted nodes hear of it."""
-        convs = [conv for model in self._fitted_models() for conv in model.layers]
+    def _require_incoming(self) -> None:
+        """Refuse layers that receive against the edges: a new row has no edge from it, and none to fitted nodes."""
+        convs = [conv for layers in self._fitted_layers() for conv in layers.layers]
         if any(getattr(conv.aggregation, "direction", "in") != "in" for conv in convs):
             raise InvalidInputError(
-                "rows that are new listen along edges, but some layers listen against them: fit with direction 'in' "
-                '(of a search: Space(directions=("in",))), or ask about the whole new graph'
+                "rows that are new receive along edges, but some layers receive against them: fit with direction 'in' "
+                '(of a search: Space(directions=("in",))), or pass the whole new graph'
             )
 
     def _check(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
@@ -106,10 +110,10 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _answer(self, values: Tensor) -> Any:
         """As the fit was given, a tensor or an array."""
-        return values.detach().cpu().numpy() if self.graph_.get("is_of_rows") else values
+        return values.detach().cpu().numpy() if self.from_rows_ else values
 
     def _require_fit(self) -> None:
-        if not hasattr(self, "graph_"):
+        if not hasattr(self, "from_rows_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
 
     def __sklearn_tags__(self) -> Any:
@@ -122,34 +126,37 @@ class LayersEstimator(GraphEstimator):
     """An estimator of unsupervised layers; its values are the embeddings of the last one.
 
     Attributes:
-        models_: The fitted layers, of one model or of several side by side; their readouts are not used.
+        layers_: The fitted layers, of one model or of several side by side.
         embedding_: The embeddings of the fitted graph, ``[n, channels]``.
     """
 
-    models_: list[GCKM]
+    layers_: list[KernelLayers]
     embedding_: Any
     kernel: KernelLike
-    aggregation: AggregationLike | Sequence[AggregationLike]
+    aggregation: PropagationLike | Sequence[PropagationLike]
     hops: int | Sequence[int]
-    normalize: Literal["l2", "columns"] | None
+    normalize: Normalize
     gram: GramLike
 
     @torch.no_grad()
-    def _fit_layers(self, graph: Data, *channels: int | Sequence[int]) -> Tensor:
-        """One model for each of the given numbers of channels."""
-        options: dict[str, Any] = {name: getattr(self, name) for name in ("aggregation", "hops", "normalize", "gram")}
-        models = [GCKM(self.n_features_in_, numbers, kernel=self.kernel, **options) for numbers in channels]
-        self.models_ = [model.to(graph.x.device).initialize(graph, fine_tune=False) for model in models]
-        self.graph_ = graph
+    def _fit_layers(self, X: Any, edge_index: Any, channels: Callable[[int], Sequence[Any]]) -> Tensor:
+        """Fit one model for each of the numbers of channels that suit the number of nodes."""
+        graph, _ = self._take(X, edge_index)
+        options: dict[str, Any] = {
+            name: getattr(self, name) for name in ("kernel", "aggregation", "hops", "normalize", "gram")
+        }
+        models = [KernelLayers(self.n_features_in_, numbers, **options) for numbers in channels(graph.num_nodes)]
+        fitted = [model.to(graph.x.device).initialize(graph) for model in models]
+        self.layers_, self.graph_, self.from_rows_ = fitted, graph, not isinstance(X, Data)
         h = self._values(None)
         self.embedding_ = self._answer(h)
         return h
 
-    def _fitted_models(self) -> Sequence[GCKM]:
-        return self.models_
+    def _fitted_layers(self) -> Sequence[KernelLayers]:
+        return self.layers_
 
     def _values(self, graph: Data | None) -> Tensor:
-        return torch.cat([model.embed(graph) for model in self.models_], dim=1)
+        return torch.cat([layers.embed(graph) for layers in self.layers_], dim=1)
 
 
 def _edges(edge_index: Any) -> Tensor:

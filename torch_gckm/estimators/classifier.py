@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
@@ -13,16 +16,19 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.estimators.base import NODES_A_CHANNEL, GraphEstimator
-from torch_gckm.estimators.labels import check_blanks, is_labelled, number_labels
+from torch_gckm.estimators.base import NODES_PER_CHANNEL, GraphEstimator
+from torch_gckm.estimators.labels import NumberedLabels, check_blanks, is_labelled
 from torch_gckm.estimators.rows import to_matrix
+from torch_gckm.estimators.saving import load_classifier, save_classifier
+from torch_gckm.files import PathLike
 from torch_gckm.gram import GramLike
+from torch_gckm.graph import is_directed
 from torch_gckm.nn import GCKM
-from torch_gckm.nn.labels import parse_labels, pick_mask
+from torch_gckm.readout import pick_mask
 from torch_gckm.select import GCKMEnsemble, SearchResult, Space, search
 from torch_gckm.select.criteria import Criterion
 from torch_gckm.select.result import MEMBERS
-from torch_gckm.train import Trainer
+from torch_gckm.train.labelling import Labelling
 
 
 class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
@@ -41,9 +47,9 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     It also takes arrays, as scikit-learn does: ``fit(X, y)`` joins every row to its nearest others,
     ``fit(X, y, edge_index=edges)`` takes a graph of the rows; in ``y``, -1 means unlabelled and classes may have
     any names. ``predict(X)`` looks at each row on its own. One that equals a fitted row is that node. Any other
-    becomes a node that listens to the nearest fitted rows, which do not hear of it: so fitted rows keep their
-    classes, and the answer for a row does not depend on what other rows are asked about.
-    After a fit to arrays answers are NumPy arrays, after a fit to a ``Data`` object tensors.
+    becomes a node that receives from the nearest fitted rows, but they do not receive from it: so fitted rows keep
+    their classes, and the prediction for a row does not depend on the other rows.
+    After a fit to arrays predictions are NumPy arrays, after a fit to a ``Data`` object tensors.
 
     Args:
         search: ``"auto"`` searches the default space, a :class:`~torch_gckm.select.Space` another one;
@@ -58,19 +64,28 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         random_state: The seed of the search.
         workers: How many settings to fit at a time; by default as many as there are cores, on small graphs.
         progress: Show a progress bar.
-        neighbours: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
+        n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
+        checkpoint: A file to keep the settings in that a search tried; an existing one is continued.
 
     Attributes:
         classes_: The classes that occur among the labels, in increasing order.
         model_: The fitted ensemble.
         result_: All settings that were tried, ranked; ``None`` without a search.
         graph_: The fitted graph; its ``y`` are places in :attr:`classes_`, its masks those of the split.
+        labels_: The labels that were given, and the nodes to choose and judge by.
+        node_names_: The names of the nodes, if they were given.
+        directed_: Whether some pair of nodes is joined one way only.
+        seconds_: How long the search and the fit of the ensemble took.
         n_features_in_: The number of features.
     """
 
     classes_: Any
-    model_: GCKMEnsemble
+    model_: Any
     result_: SearchResult | None
+    labels_: Labelling
+    node_names_: list[str] | None
+    directed_: bool
+    seconds_: dict[str, float]
 
     def __init__(
         self,
@@ -84,7 +99,8 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         random_state: int = 0,
         workers: int | None = None,
         progress: bool = True,
-        neighbours: int = 10,
+        n_neighbors: int = 10,
+        checkpoint: PathLike | None = None,
     ) -> None:
         self.search = search
         self.budget = budget
@@ -96,9 +112,19 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.workers = workers
         self.progress = progress
-        self.neighbours = neighbours
+        self.n_neighbors = n_neighbors
+        self.checkpoint = checkpoint
 
-    def fit(self, X: Any, y: Any = None, *, edge_index: Any = None, split: int | None = None) -> GCKMClassifier:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        edge_index: Any = None,
+        split: int | None = None,
+        class_names: Sequence[str] | None = None,
+        node_names: Sequence[str] | None = None,
+    ) -> GCKMClassifier:
         """Search, fit and combine.
 
         Args:
@@ -107,41 +133,43 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             y: The labels of the rows of a matrix, -1: unknown.
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
             split: The column to use of masks ``[n, splits]``.
+            class_names: The names of the class numbers of a ``Data`` object, which are then predicted.
+            node_names: The names of the nodes, to be kept in :attr:`node_names_`.
         """
         if not (self.search is None or self.search == "auto" or isinstance(self.search, Space)):
             raise InvalidInputError(f"'search' must be \"auto\", a Space or None, got {self.search!r}")
         check_blanks(y)
         graph, y = self._take(X, edge_index, y)
-        classes: Any
-        if graph.get("is_of_rows"):
-            classes, numbers = number_labels(y)
-            graph.y = torch.from_numpy(numbers)
-        else:
-            classes = _classes_of(graph, split)
-            graph.given_y = graph.y
-            graph.y = _places(graph.y.reshape(-1).long(), classes)
-            for name in ("train_mask", "val_mask", "test_mask"):
-                mask = graph.get(name)
-                if split is not None and mask is not None and mask.dim() == 2:
-                    graph[name] = mask[:, split]
-        result = None if self.search is None else self._search(graph, len(classes))
+        from_rows = not isinstance(X, Data)
+        numbered = NumberedLabels.of_rows(y) if from_rows else NumberedLabels.of_graph(graph, split, class_names)
+        numbered.apply_to(graph, split)
+        count, start = len(numbered.classes), time.perf_counter()
+        result = None if self.search is None else self._search(graph, count, from_rows)
+        labels = Labelling.of(graph, count) if result is None else result.evaluator.labels
+        searched = time.perf_counter()
         if result is None:
-            model = self._one_model(graph, len(classes))
+            model = self._one_model(graph, labels)
         else:
             model = result.ensemble(self.members, self_training=self.self_training)
         # All at once: a fit that fails leaves the one before as it was.
-        self.graph_, self.classes_, self.model_, self.result_ = graph, classes, model, result
+        self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
+        self.labels_ = replace(labels, test=numbered.test_nodes(graph))
+        self.from_rows_, self.node_names_ = from_rows, None if node_names is None else list(node_names)
+        self.directed_ = is_directed(graph)
+        self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
 
     def predict(self, X: Any = None, *, edge_index: Any = None) -> Any:
         """Classes ``[n]`` of the fitted graph, of another, or of rows.
 
         Args:
-            X: A ``Data`` object with the complete new graph, or features; ``None`` asks about the fitted graph.
+            X: A ``Data`` object with the complete new graph, or features; by default the fitted graph.
             edge_index: If given, the edges of a whole new graph, whose features are ``X``.
         """
         places = self._ask(X, edge_index).argmax(dim=1)
-        return self.classes_[self._answer(places)]
+        if isinstance(self.classes_, np.ndarray):
+            return self.classes_[places.cpu().numpy()]
+        return self.classes_.to(places.device)[places]
 
     def predict_proba(self, X: Any = None, *, edge_index: Any = None) -> Any:
         """Calibrated probabilities of :attr:`classes_`, ``[n, num_classes]``; see :meth:`predict`."""
@@ -191,23 +219,44 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self._require_fit()
         return self._answer(self.model_.suggest(count))
 
+    def save(self, path: PathLike, *, inductive: bool = False) -> None:
+        """Write the classifier to one file, atomically; the fitted graph itself is not part of it.
+
+        Args:
+            path: The file.
+            inductive: Write only what new nodes and graphs need; names of fitted nodes are left out, too.
+        """
+        self._require_fit()
+        save_classifier(self, path, inductive=inductive)
+
+    @classmethod
+    def load(cls, path: PathLike) -> GCKMClassifier:
+        """Read a classifier that :meth:`save` wrote; executes no code from the file."""
+        return load_classifier(cls, path)
+
     def _values(self, graph: Data | None) -> Tensor:
-        return self.model_.predict_proba(graph)
+        if graph is None and not isinstance(self.model_, GCKMEnsemble):
+            raise InvalidInputError("the classifier was saved with inductive=True and knows no graph; pass it one")
+        values: Tensor = self.model_.predict_proba() if graph is None else self.model_.predict_proba(graph)
+        return values
 
-    def _fitted_models(self) -> list[GCKM]:
-        return self.model_.members
+    def _fitted_layers(self) -> list[GCKM]:
+        members: list[GCKM] = self.model_.members
+        return members
 
-    def _one_model(self, graph: Data, num_classes: int) -> GCKMEnsemble:
-        most = max(2, graph.num_nodes // NODES_A_CHANNEL)
+    def _one_model(self, graph: Data, labels: Labelling) -> GCKMEnsemble:
+        most = max(2, graph.num_nodes // NODES_PER_CHANNEL)
         channels = (min(64, most), min(16, most))
-        model = GCKM(graph.num_features, channels, num_classes, gram=self.gram).to(graph.x.device)
-        Trainer(model, steps=0, progress=False).fit(graph)
+        model = GCKM(graph.num_features, channels, labels.targets.num_classes, gram=self.gram).to(graph.x.device)
+        prepared = model.prepare_for_fit(graph)
+        with torch.no_grad():
+            model.initialize(prepared).solve_on(prepared, labels.targets)
         return GCKMEnsemble([model])
 
-    def _search(self, graph: Data, num_classes: int) -> SearchResult:
+    def _search(self, graph: Data, num_classes: int, from_rows: bool) -> SearchResult:
         space = self.search if isinstance(self.search, Space) else Space()
-        if graph.get("is_of_rows") and space.directions is None:
-            space = replace(space, directions=("in",))  # As rows that are new listen.
+        if from_rows and space.directions is None:
+            space = replace(space, directions=("in",))  # As rows that are new receive.
         return search(
             graph,
             space,
@@ -219,31 +268,5 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             gram=self.gram,
             workers=self.workers,
             progress=self.progress,
+            checkpoint=self.checkpoint,
         )
-
-
-def _classes_of(data: Data, split: int | None) -> Tensor:
-    """The classes that occur among the labels of a graph."""
-    if data.y is None:
-        raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
-    if not isinstance(data.y, Tensor):
-        raise InvalidInputError(
-            f"the labels 'y' of a Data object are a tensor of class numbers, got a {type(data.y).__name__}; "
-            "number the classes, or call fit(X, y, edge_index=...) with names"
-        )
-    known, numbers = torch.empty(0, dtype=torch.long), data.y
-    if not data.y.is_floating_point() and data.y.dtype != torch.bool:  # Others are refused below.
-        y = data.y.reshape(-1).long()
-        known = y[y >= 0].unique()
-        numbers = _places(y, known) if known.numel() else y
-    labels = parse_labels(numbers, data.get("train_mask"), data.num_nodes, known.numel(), split, warn=False)
-    classes: Tensor = known[labels.classes[labels.classes >= 0].unique()]
-    if classes.numel() < 2:
-        raise InvalidInputError(f"labels of at least two classes are needed, got only {classes.tolist()}")
-    return classes
-
-
-def _places(y: Tensor, classes: Tensor) -> Tensor:
-    """Places among classes, -1 for labels of other classes."""
-    places = torch.searchsorted(classes, y.clamp(min=0)).clamp(max=classes.numel() - 1)
-    return torch.where(classes[places] == y, places, -1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,10 +12,10 @@ from sklearn.base import ClusterMixin
 from sklearn.cluster import KMeans
 from torch import Tensor
 
-from torch_gckm.estimators.base import NODES_A_CHANNEL, LayersEstimator
+from torch_gckm.estimators.base import NODES_PER_CHANNEL, LayersEstimator
 from torch_gckm.gram import GramLike
+from torch_gckm.graph import Normalize, PropagationLike
 from torch_gckm.kernels import KernelLike
-from torch_gckm.nn.aggregation import AggregationLike
 
 
 class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
@@ -35,11 +35,11 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
     Args:
         n_clusters: The number of clusters ``k``.
         channels: The embedding dimensions of the layers of a single model.
-        aggregation: Aggregations of the layers, see :class:`~torch_gckm.GCKMConv`.
+        aggregation: Propagations of the layers, see :class:`~torch_gckm.GCKMConv`.
         kernel: The kernel of the layers.
-        hops: How often each layer aggregates.
+        hops: How often each layer propagates.
         normalize: How to scale features, see :class:`~torch_gckm.GCKM`.
-        neighbours: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
+        n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
         gram: How to represent kernel matrices.
         n_init: How often k-means starts; the best result counts.
         random_state: The seed of k-means.
@@ -48,7 +48,7 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         labels_: The cluster of every node, ``[n]``.
         embedding_: The embeddings that were clustered, ``[n, channels]``.
         cluster_centers_: The means of the clusters' embeddings, ``[k, channels]``.
-        models_: The fitted layers; the models' readouts are not used.
+        layers_: The fitted layers, of each of the models.
         graph_: The fitted graph.
         n_features_in_: The number of features.
     """
@@ -60,11 +60,11 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         self,
         n_clusters: int = 8,
         channels: int | Sequence[int] | None = None,
-        aggregation: AggregationLike | Sequence[AggregationLike] = "gcn",
+        aggregation: PropagationLike | Sequence[PropagationLike] = "gcn",
         kernel: KernelLike = "rbf",
         hops: int | Sequence[int] = 1,
-        normalize: Literal["l2", "columns"] | None = None,
-        neighbours: int = 10,
+        normalize: Normalize = None,
+        n_neighbors: int = 10,
         gram: GramLike = "auto",
         n_init: int = 10,
         random_state: int | np.random.RandomState | None = 0,
@@ -75,7 +75,7 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         self.kernel = kernel
         self.hops = hops
         self.normalize = normalize
-        self.neighbours = neighbours
+        self.n_neighbors = n_neighbors
         self.gram = gram
         self.n_init = n_init
         self.random_state = random_state
@@ -88,17 +88,18 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
             y: Not used.
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
         """
-        graph, _ = self._take(X, edge_index)
-        h = self._fit_layers(graph, *self._several(graph.num_nodes) if self.channels is None else [self.channels])
+        h = self._fit_layers(X, edge_index, self._several)
         self._means = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state).fit(_array(h))
         self.labels_ = self._answer(torch.from_numpy(self._means.labels_).to(h.device).long())
         self.cluster_centers_ = self._answer(torch.from_numpy(self._means.cluster_centers_).to(h))
         return self
 
-    def _several(self, num_nodes: int) -> list[tuple[int, int]]:
-        """Numbers of channels that a graph of this size can tell apart from noise."""
+    def _several(self, num_nodes: int) -> Sequence[int | Sequence[int]]:
+        """The given numbers of channels, or some that a graph of this size can tell apart from noise."""
+        if self.channels is not None:
+            return [self.channels]
         k = min(self.n_clusters, num_nodes)
-        most = max(k, num_nodes // NODES_A_CHANNEL)
+        most = max(k, num_nodes // NODES_PER_CHANNEL)
         return [(min(first, most), k) for first in (k, 2 * k, 16, 32)]
 
     def predict(self, X: Any = None, *, edge_index: Any = None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from torch_geometric.data import Data
@@ -11,8 +11,8 @@ from torch_geometric.transforms import BaseTransform
 
 from torch_gckm.estimators.base import LayersEstimator
 from torch_gckm.gram import GramLike
+from torch_gckm.graph import Normalize, PropagationLike
 from torch_gckm.kernels import KernelLike
-from torch_gckm.nn.aggregation import AggregationLike
 
 
 class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEstimator, BaseTransform):  # type: ignore[misc]
@@ -37,17 +37,17 @@ class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEst
     Args:
         channels: The embedding dimensions of the layers. New nodes are embedded well along directions that the fitted
             graph determines well: a channel for every eight of its nodes is much.
-        aggregation: Aggregations of the layers, see :class:`~torch_gckm.GCKMConv`.
+        aggregation: Propagations of the layers, see :class:`~torch_gckm.GCKMConv`.
         kernel: The kernel of the layers.
-        hops: How often each layer aggregates.
+        hops: How often each layer propagates.
         normalize: How to scale features, see :class:`~torch_gckm.GCKM`.
-        neighbours: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
+        n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
         gram: How to represent kernel matrices.
         attr: The attribute that takes the embedding when a graph is transformed as PyG does.
 
     Attributes:
         embedding_: The embeddings of the fitted graph, ``[n, channels]``, with orthonormal columns.
-        models_: The fitted layers, as a list of one model; its readout is not used.
+        layers_: The fitted layers, as a list of one model.
         graph_: The fitted graph.
         n_features_in_: The number of features.
     """
@@ -55,11 +55,11 @@ class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEst
     def __init__(
         self,
         channels: int | Sequence[int] = (64, 16),
-        aggregation: AggregationLike | Sequence[AggregationLike] = "gcn",
+        aggregation: PropagationLike | Sequence[PropagationLike] = "gcn",
         kernel: KernelLike = "rbf",
         hops: int | Sequence[int] = 1,
-        normalize: Literal["l2", "columns"] | None = None,
-        neighbours: int = 10,
+        normalize: Normalize = None,
+        n_neighbors: int = 10,
         gram: GramLike = "auto",
         attr: str = "x",
     ) -> None:
@@ -68,7 +68,7 @@ class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEst
         self.kernel = kernel
         self.hops = hops
         self.normalize = normalize
-        self.neighbours = neighbours
+        self.n_neighbors = n_neighbors
         self.gram = gram
         self.attr = attr
 
@@ -80,7 +80,7 @@ class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEst
             y: Not used.
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
         """
-        self._fit_layers(self._take(X, edge_index)[0], self.channels)
+        self._fit_layers(X, edge_index, lambda num_nodes: [self.channels])
         return self
 
     def transform(self, X: Any, *, edge_index: Any = None) -> Any:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.kernels import to_csr
+from torch_gckm.graph import canonical_edges, graph_of
+from torch_gckm.layouts import from_scipy, to_csr, to_scipy
 from torch_gckm.neighbours import nearest_edges, nearest_rows
-from torch_gckm.nn.graph import canonical_edges, graph_of
 
 Matrix = Any  # A dense NumPy matrix or a CSR matrix of SciPy.
 
@@ -25,19 +25,14 @@ def to_matrix(x: Any) -> Any:
     x = x.detach().cpu()
     if x.layout == torch.strided:
         return x.numpy()
-    x = to_csr(x)
-    parts = (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy())
-    return scipy.sparse.csr_matrix(parts, shape=tuple(x.shape))
+    return to_scipy(to_csr(x))
 
 
 def to_tensor(x: Matrix) -> Tensor:
     """A copy of a matrix, as a tensor of the same kind."""
     if not scipy.sparse.issparse(x):
         return torch.from_numpy(np.array(x))
-    coo = scipy.sparse.coo_matrix(x)
-    places = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
-    values = torch.from_numpy(np.array(coo.data))
-    return to_csr(torch.sparse_coo_tensor(places, values, coo.shape, check_invariants=False).coalesce())
+    return from_scipy(x.copy())
 
 
 def neighbour_graph(x: Matrix, count: int) -> Tensor:
@@ -53,15 +48,15 @@ def neighbour_graph(x: Matrix, count: int) -> Tensor:
 
 
 def join(graph: Data, x: Matrix, count: int) -> Data:
-    """A graph with new nodes, behind its own, that listen to the nearest of its nodes.
+    """A graph with new nodes, behind its own, that receive from the nearest of its nodes.
 
-    No edge leads to an old node or from a new one. So old nodes keep their embeddings, and what is said of a new
-    one does not depend on which others are asked about, as long as layers listen along edges.
+    No edge leads to an old node or from a new one. So old nodes keep their embeddings, and what is predicted for a new
+    one does not depend on the other new ones, as long as layers receive along edges.
 
     Args:
         graph: The graph.
         x: Features of the new nodes, ``[m, d]``.
-        count: How many nodes each of them listens to, but no more than a quarter of all.
+        count: How many nodes each of them receives from, but no more than a quarter of all.
     """
     features, edge_index, edge_weight = graph_of(graph)
     size, old = features.size(0), to_matrix(features)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from torch_gckm import panels
-from torch_gckm.layouts import to_csr
+from torch_gckm.layouts import SPARSE_BELOW, to_csr, to_scipy
 
 
 class EdgeIdentity(NamedTuple):
@@ -28,18 +29,34 @@ def edge_identity(edges: Tensor, weight: Tensor | None, num_nodes: int) -> EdgeI
 
 
 def matrix_identity(x: Tensor) -> tuple[int, int]:
-    """A hash of the bytes of a matrix, dense or sparse, in its own precision."""
-    digest = hashlib.blake2b(f"{tuple(x.shape)} {x.dtype}".encode(), digest_size=16)
-    x = x.detach()
-    if x.layout == torch.strided:
-        for block in panels.blocks(x.size(0), x.size(1)):
-            digest.update(x[block].cpu().contiguous().numpy())
-    else:
-        sparse = to_csr(x)
-        for part in (sparse.crow_indices(), sparse.col_indices(), sparse.values()):
-            digest.update(part.cpu().contiguous().numpy())
+    """A hash of the numbers of a matrix; it depends neither on their type nor on the layout, dense or sparse."""
+    digest = hashlib.blake2b(str(tuple(x.shape)).encode(), digest_size=16)
+    for part in _contents(x.detach().cpu()):
+        digest.update(part.contiguous().numpy())
     value = digest.digest()
     return int.from_bytes(value[:8], "little", signed=True), int.from_bytes(value[8:], "little", signed=True)
+
+
+def _contents(x: Tensor) -> Iterator[Tensor]:
+    """The numbers of a matrix by blocks of rows; where few of them are not zero, their places and values instead."""
+    is_dense = x.layout == torch.strided
+    sparse = x if is_dense else to_csr(x)
+    if panels.count(x if is_dense else sparse.values()) < SPARSE_BELOW * x.numel():
+        sparse = to_csr(sparse)
+        places = torch.repeat_interleave(sparse.crow_indices().diff()).long() * x.size(1) + sparse.col_indices()
+        stored = sparse.values() != 0
+        yield places[stored]
+        yield _shortest(sparse.values()[stored])
+        return
+    rows = x if is_dense else to_scipy(sparse)
+    for block in panels.blocks(x.size(0), x.size(1)):
+        yield _shortest(rows[block] if is_dense else torch.from_numpy(rows[block].toarray()))
+
+
+def _shortest(x: Tensor) -> Tensor:
+    """Numbers in single precision if it holds them exactly, else in double; zeros lose their sign."""
+    single = x.float()
+    return (single if single is x or torch.equal(single.to(x.dtype), x) else x.double()) + 0.0
 
 
 def _mix(keys: Tensor) -> Tensor:

@@ -93,12 +93,13 @@ class PreparedGraph:
         return features
 
     def propagate(self, propagation: torch.nn.Module, h: Tensor) -> Features:
-        """Any features of the nodes, propagated; never ``h`` itself, which may be written to."""
+        """Any features of the nodes, propagated; never ``h`` itself or a view of it, which may be written to."""
+        result: Tensor
         if isinstance(propagation, Propagation):
-            result: Tensor = propagation(h, self.topology)
-        else:
-            result = propagation(h, self.topology.adjacency, self.topology.edge_weight)
-        return DenseFeatures(result.clone() if result is h else result)
+            result = propagation(h, self.topology)
+            return DenseFeatures(result.clone() if result is h else result)
+        result = propagation(h, self.topology.adjacency, self.topology.edge_weight)
+        return DenseFeatures(result.clone())
 
     def scaled(self, scaling: Scaling) -> PreparedGraph:
         """The same graph with its features scaled in another way; edges and their matrices are shared."""

@@ -84,6 +84,8 @@ class DenseFeatures(Features):
         return DenseFeatures(self.x.to(dtype), self.origin, (None if offset is None else offset.to(dtype),))
 
     def detach(self) -> DenseFeatures:
+        if not self.requires_grad:
+            return self  # A kernel matrix that was made of them knows them again.
         return DenseFeatures(self.x.detach(), self.origin, self._offset)
 
     def fresh_leaves(self) -> DenseFeatures:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.norms import one_norm_estimate
 from torch_gckm.panels import orthonormalize, row_dots
 
 
@@ -96,7 +97,7 @@ class SkewFactors:
         _, xp, pp = self.products
         # The columns are P x_j - X p_j; with X'X = I their norms take two products.
         column_energy = row_dots(self.x, torch.addmm(self.x @ pp, self.p, xp, alpha=-2.0)) + row_dots(self.p, self.p)
-        return panels.one_norm_estimate(
+        return one_norm_estimate(
             self.matmul, lambda v: -self.matmul(v), like=self.x, start=panels.place_of_largest(column_energy)
         )
 

@@ -47,7 +47,7 @@ class LayerFit(Record):
 
     def __init__(self, gram: Gram, eigenvalues: Tensor, graph: EdgeIdentity, error: float | None = None) -> None:
         marks = torch.empty(0, dtype=torch.long) if gram.landmarks is None else gram.landmarks
-        number = torch.tensor(gram.error() if error is None else error, dtype=torch.float64)
+        number = torch.tensor(gram.error() if error is None else error, dtype=eigenvalues.dtype)
         tensors = {"eigenvalues": eigenvalues, "landmarks": marks, "graph": torch.tensor(graph), "error": number}
         super().__init__(tensors, gram.rows.detach().tensors(gram.kernel.views))
         self.gram: Gram | None = gram

@@ -32,7 +32,22 @@ def layer_rows(kernel: Kernel, aggregation: torch.nn.Module, graph: PreparedGrap
     return Views({"h": propagated, "x": DenseFeatures(h.clone())}) if "x" in kernel.views else propagated
 
 
-class LayerMap(torch.nn.Module):
+class _Map(torch.nn.Module):
+    """A kernel and what a fit predicts for any node."""
+
+    extension: Extension
+
+    def __init__(self, kernel: Kernel, extension: Extension | None) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.register_module("extension", extension)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        self.register_module("extension", Extension.from_state(state_dict, prefix + "extension."))
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+class LayerMap(_Map):
     """A fitted layer's map from a graph, and the layer's input on it, to embeddings.
 
     Args:
@@ -42,22 +57,15 @@ class LayerMap(torch.nn.Module):
     """
 
     def __init__(self, kernel: Kernel, aggregation: torch.nn.Module, extension: Extension | None = None) -> None:
-        super().__init__()
-        self.kernel, self.aggregation = kernel, aggregation
-        self.register_module("extension", extension)
-
-    extension: Extension
+        super().__init__(kernel, extension)
+        self.aggregation = aggregation
 
     def forward(self, graph: PreparedGraph, h: Tensor | None = None, progress: str | None = None) -> Tensor:
         """The embeddings of all nodes of a graph, ``[n, s]``."""
         return self.extension(self.kernel, layer_rows(self.kernel, self.aggregation, graph, h), progress)
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        self.register_module("extension", Extension.from_state(state_dict, prefix + "extension."))
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
-
-class ReadoutMap(torch.nn.Module):
+class ReadoutMap(_Map):
     """A fitted readout's map from features to scores.
 
     Args:
@@ -67,19 +75,14 @@ class ReadoutMap(torch.nn.Module):
     """
 
     codes: Tensor
-    extension: Extension
 
     def __init__(self, kernel: Kernel, codes: Tensor, extension: Extension | None = None) -> None:
-        super().__init__()
-        self.kernel = kernel
+        super().__init__(kernel, extension)
         self.register_buffer("codes", codes)
-        self.register_module("extension", extension)
 
     def forward(self, rows: Rows, progress: str | None = None) -> Tensor:
         """The scores of nodes with these features, ``[n, p]``."""
         return self.extension(self.kernel, rows, progress)
-
-    _load_from_state_dict = LayerMap._load_from_state_dict
 
 
 @torch.no_grad()

@@ -64,7 +64,7 @@ class ReadoutFit(Record):
             "label_weight": targets.weight.to(dtype),
             "label_class": targets.classes,
             "landmarks": marks,
-            "error": torch.tensor(gram.error(), dtype=torch.float64),
+            "error": torch.tensor(gram.error(), dtype=dtype),
         }
         super().__init__(tensors, gram.rows.detach().tensors(gram.kernel.views))
         self.gram: Gram | None = gram if not (gram.rows.requires_grad or gram.kernel.is_learned) else None

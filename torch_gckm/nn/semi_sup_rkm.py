@@ -172,27 +172,16 @@ class SemiSupRKMReadout(torch.nn.Module):
     @torch.no_grad()
     def solved_again(self, targets: Targets) -> ReadoutFit:
         """What :meth:`solve_again` would find; the readout stays as it is."""
-        fit = self.fit
-        rows = fit.rows()
-        gram = fit.gram or self.gram.uncentred(self.kernel, rows, landmarks=fit.known_landmarks)
-        return self._solved(gram, targets)
+        return self._solved(self.fit.gram or self._matrix(self.fit.rows()), targets)
 
     def loss(self, h: FeaturesLike) -> Tensor:
-        r"""The dual objective, with :math:`H` constant and gradients to the features.
+        """The dual objective of the features of the fitted nodes, with :math:`H` constant.
 
-        .. math::
-            -\frac{1}{2 \eta} \mathrm{Tr}(H' R K R H) + \frac12 \mathrm{Tr}(H' R H)
-            - \frac{1}{\lambda_2} \mathrm{Tr}(H' L C)
-
-        Gradients flow through :math:`K` and through the degrees in :math:`R`.
-
-        Args:
-            h: The features of the fitted nodes.
+        See :func:`~torch_gckm.readout.dual_objective`. Gradients flow through the kernel matrix and its degrees.
         """
-        fit = self.fit
-        rows = self._checked(h)
-        if rows.num_rows != fit.scores.size(0):
-            raise InvalidInputError(f"the readout was fitted on {fit.scores.size(0)} nodes, got {rows.num_rows}")
+        fitted, rows = self.scores.size(0), self._checked(h)
+        if rows.num_rows != fitted:
+            raise InvalidInputError(f"the readout was fitted on {fitted} nodes, got {rows.num_rows}")
         return self.loss_on(rows)
 
     def loss_on(self, rows: Rows) -> Tensor:
@@ -240,13 +229,12 @@ class SemiSupRKMReadout(torch.nn.Module):
     @torch.no_grad()
     def transform(self, h: FeaturesLike, *, progress: str | None = None) -> Tensor:
         """Scores of new nodes from their features, ``[n_new, p]``; see :meth:`GCKMConv.transform`."""
-        readout = self.out_of_sample()
-        return readout(self._checked(h), progress)
+        scores: Tensor = self.out_of_sample()(self._checked(h), progress)
+        return scores
 
     def out_of_sample(self) -> ReadoutMap:
         """What the fit predicts for any node, apart from the graph it was fitted on."""
-        extension = self.fit.extension(self.kernel, self.eta, self._matrix)
-        return ReadoutMap(self.kernel, self.codes, extension)
+        return ReadoutMap(self.kernel, self.codes, self.fit.extension(self.kernel, self.eta, self._matrix))
 
     def predict(self, scores: Tensor | None = None) -> Tensor:
         """Classes from scores, by default those of the last solve, ``[n]``."""
@@ -254,9 +242,8 @@ class SemiSupRKMReadout(torch.nn.Module):
 
     def settings(self, loss_weight: float = 1.0) -> ReadoutSettings:
         """The settings of the readout; ``loss_weight`` is its weight in the objective of a model."""
-        kernel, gram = self.kernel.config(), self.gram.config()
-        numbers = self.eta, self.lambda1, self.lambda2
-        return ReadoutSettings(kernel, *numbers, self.class_weight, self.code, loss_weight, gram)
+        numbers, gram = (self.eta, self.lambda1, self.lambda2), self.gram.config()
+        return ReadoutSettings(self.kernel.config(), *numbers, self.class_weight, self.code, loss_weight, gram)
 
     @classmethod
     def from_settings(
@@ -279,20 +266,18 @@ class SemiSupRKMReadout(torch.nn.Module):
         self.fitted = fit
         return solution.scores.to(self.h.dtype)
 
-    def _matrix(self, rows: Rows) -> Gram:
-        """The kernel matrix of features, with the landmarks of the fit."""
+    def _matrix(self, rows: Rows) -> Gram:  # With the landmarks of the fit.
         return self.gram.uncentred(self.kernel, rows, landmarks=self.fit.known_landmarks)
 
     def _problem(self, weight: Tensor, classes: Tensor) -> ReadoutProblem:
-        codes = self.codes[classes.clamp(min=0)]
-        return ReadoutProblem(weight, codes, self.eta, self.lambda1, self.lambda2)
+        return ReadoutProblem(weight, self.codes[classes.clamp(min=0)], self.eta, self.lambda1, self.lambda2)
 
     def _checked(self, h: FeaturesLike) -> Rows:
         rows = as_rows(h).to(self.h.dtype)
         if "h" in self.kernel.views:
-            columns, expected = rows.view("h").num_columns, self.in_channels
-            if columns != expected:
-                raise InvalidInputError(f"'h' must have shape [n, {expected}], got [n, {columns}]")
+            columns = rows.view("h").num_columns
+            if columns != self.in_channels:
+                raise InvalidInputError(f"'h' must have shape [n, {self.in_channels}], got [n, {columns}]")
         for name, tensor in rows.detach().tensors(self.kernel.views).items():
             panels.check_finite(tensor, name)
         return rows

@@ -35,7 +35,7 @@ def centred_trace(conv: GCKMConv, most: int = EXACT_UP_TO, seed: int = 0) -> flo
         most: The largest number of nodes to look at all pairs of.
         seed: The same seed draws the same nodes.
     """
-    rows = conv.support.rows()
+    rows = conv.fit.rows()
     count = rows.num_rows
     diagonal = conv.kernel(rows, diag=True).double()
     chosen = torch.arange(count)

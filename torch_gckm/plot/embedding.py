@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.numerics import fix_signs
+from torch_gckm.panels import fix_signs
 from torch_gckm.plot.style import axes_of, ink, look_of, shown, surface
 from torch_gckm.plot.subject import Subject
 

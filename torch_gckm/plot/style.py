@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's colours without the yellow, which a white page swallows, and with a grey instead of the black,
-# which a dark one does. They can be told apart with any kind of colour vision.
+# Okabe and Ito's colours without the yellow, which is hardly visible on white, and with a grey instead of the black,
+# which is not visible on dark pages. They can be told apart with any kind of colour vision.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#8A8A8A")
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 QUIET = "#8A8A8A"  # Of lines that are there for comparison.
@@ -23,13 +23,7 @@ def require_matplotlib() -> None:
 
 
 def axes_of(ax: Axes | None, width: float = 5.6, height: float = 4.2) -> Axes:
-    """The given axes, or new ones.
-
-    Args:
-        ax: Axes to draw on.
-        width: The width of a new figure, in inches.
-        height: Its height.
-    """
+    """The given axes, or those of a new figure of this size in inches."""
     require_matplotlib()
     if ax is not None:
         return ax
@@ -38,18 +32,11 @@ def axes_of(ax: Axes | None, width: float = 5.6, height: float = 4.2) -> Axes:
     return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def ink() -> str:
-    """The colour of text."""
+def colour_of(setting: str) -> str:
+    """A colour among matplotlib's settings: ``"text.color"``, or ``"axes.facecolor"`` behind the data."""
     from matplotlib import rcParams
 
-    return str(rcParams["text.color"])
-
-
-def surface() -> str:
-    """The colour behind the data."""
-    from matplotlib import rcParams
-
-    return str(rcParams["axes.facecolor"])
+    return str(rcParams[setting])
 
 
 def look_of(number: int) -> dict[str, Any]:
@@ -57,19 +44,19 @@ def look_of(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number // len(COLOURS) % len(MARKERS)]}
 
 
-def shown(name: str, longest: int = _LONGEST) -> str:
+def shown(name: str) -> str:
     """A name as matplotlib should print it: not too long, and never as a formula."""
-    short = name if len(name) <= longest else name[: longest - 1] + "…"
+    short = name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
     return short.replace("$", r"\$")
 
 
 def legend_below(ax: Axes, columns: int) -> None:
-    """A legend under the axes, where it covers nothing."""
+    """Add a legend under the axes, where it covers nothing."""
     ax.legend(frameon=False, ncols=columns, loc="upper center", bbox_to_anchor=(0.5, -0.17), handletextpad=0.4)
 
 
 def frame(ax: Axes) -> None:
-    """Only the axes that carry numbers, and a faint grid."""
+    """Keep only the axes with numbers, and add a faint grid."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(True, linewidth=0.6)
     ax.set_axisbelow(True)

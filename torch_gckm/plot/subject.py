@@ -1,10 +1,8 @@
 """What is drawn: one model, an ensemble, or an estimator that holds one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -12,8 +10,8 @@ from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.nn import GCKM
-from torch_gckm.nn.labels import Labels, parse_labels
 from torch_gckm.select import GCKMEnsemble
+from torch_gckm.train.labelling import Labelling
 
 
 @dataclass(frozen=True)
@@ -24,33 +22,30 @@ class Subject:
         model: The model.
         names: The name of every class.
         graph: The fitted graph, if an estimator keeps it; its ``y`` are numbered as the model does.
+        labels: Its labels, if an estimator keeps them.
+        nodes: The names of the nodes, if an estimator knows them.
     """
 
     model: GCKM | GCKMEnsemble
     names: list[str]
     graph: Data | None = None
+    labels: Labelling | None = None
+    nodes: list[str] | None = None
 
     @classmethod
-    def of(cls, model: Any, names: Sequence[str] | None = None) -> Subject:
-        """From a ``GCKM``, a ``GCKMEnsemble`` or a ``GCKMClassifier``.
-
-        Args:
-            model: The fitted model.
-            names: Names of the classes; by default those in the ensemble's notes, else numbers.
-        """
+    def of(cls, model: Any, names: Sequence[str] | None = None) -> Self:
+        """From a ``GCKM``, ``GCKMEnsemble`` or ``GCKMClassifier``; the names default to its classes, else numbers."""
         found, classes = getattr(model, "model_", model), getattr(model, "classes_", None)
         if not isinstance(found, GCKM | GCKMEnsemble):
-            raise InvalidInputError(
-                f"a fitted GCKM, GCKMEnsemble or GCKMClassifier is needed, got {type(model).__name__}"
-            )
+            kind = type(model).__name__
+            raise InvalidInputError(f"a fitted GCKM, GCKMEnsemble or GCKMClassifier is needed, got {kind}")
         if not found.is_fitted:
             raise NotFittedError("the model is not fitted to a graph, so there is nothing to show yet")
-        kept = found.notes.get("classes") if isinstance(found, GCKMEnsemble) else None
         numbers = range(found.out_channels) if classes is None else classes.tolist()
-        used = [str(name) for name in (names if names is not None else kept or numbers)]
+        used = [str(name) for name in (numbers if names is None else names)]
         if len(used) != found.out_channels:
             raise InvalidInputError(f"there are {found.out_channels} classes, but {len(used)} names for them")
-        return cls(found, used, getattr(model, "graph_", None))
+        return cls(found, used, *(getattr(model, name, None) for name in ("graph_", "labels_", "node_names_")))
 
     @property
     def members(self) -> list[GCKM]:
@@ -59,17 +54,13 @@ class Subject:
 
     @property
     def labelled(self) -> Tensor:
-        """The nodes whose labels were given; further ones of self-training do not count."""
+        """The nodes whose labels were given, without further ones of self-training, ``[b]``."""
         return self.model.labelled if isinstance(self.model, GCKMEnsemble) else self.model.readout.labelled
 
     @property
     def label_class(self) -> Tensor:
-        """The classes of the labelled nodes."""
-        return self.members[0].readout.label_class[self.labelled]
-
-    def predict(self) -> Tensor:
-        """The class of every node."""
-        return self.model.predict()
+        """The classes of the labelled nodes, ``[b]``."""
+        return self.members[0].readout.fit.label_class[self.labelled]
 
     def data(self, data: Data | None) -> Data:
         """The fitted graph, which a model does not keep and must be given."""
@@ -78,12 +69,11 @@ class Subject:
             raise InvalidInputError("the graph that the model was fitted on is needed, with its labels")
         return data
 
-    def labels(self, data: Data, split: int | None = None) -> Labels:
-        """The labels that the model was given; raises if those of the graph are others."""
-        mask = data.get("train_mask")
-        labels = parse_labels(data.y, mask, data.num_nodes, self.model.out_channels, split, warn=False)
-        nodes = (labels.classes >= 0).nonzero().squeeze(1)
-        if not torch.equal(nodes, self.labelled) or not torch.equal(labels.classes[nodes], self.label_class):
+    def labelling(self, data: Data, split: int | None = None) -> Labelling:
+        """The labels of the graph; raises if they are not those that the model was given."""
+        labels = self.labels or Labelling.of(data, self.model.out_channels, split)
+        nodes, classes = labels.targets.labelled, labels.targets.labels
+        if not torch.equal(nodes, self.labelled) or not torch.equal(classes, self.label_class):
             raise InvalidInputError(
                 f"the graph has {nodes.numel()} labels that are not the {self.labelled.numel()} that the model was "
                 "given; pass the same train_mask, and the same split="

@@ -1,68 +1,35 @@
-"""What a model says about labels that were withheld from it, as far as that means anything.
-
-Leave-out scores are exact only while nothing but the readout has seen the labels. Fine-tuning moves the
-embeddings towards them, self-training passes them on to other nodes. So scores are computed for the
-state before either: embeddings from kernel PCA, and readouts solved for the given labels only.
-"""
+"""What is predicted for nodes whose own labels were withheld: which classes are confused, and how often it is right."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.errors import IllPosedError, InvalidInputError
-from torch_gckm.nn import GCKM, SemiSupRKMReadout
-from torch_gckm.nn.coding import class_similarity
-from torch_gckm.nn.labels import Labels
+from torch_gckm.nn import GCKM
+from torch_gckm.plot.style import COLOURS, QUIET, axes_of, colour_of, frame, shown
 from torch_gckm.plot.subject import Subject
 from torch_gckm.select.trial import quiet
-from torch_gckm.select.withheld import groups_to_withhold, withheld_similarity
+from torch_gckm.select.withheld import Withheld, at_step_0, withhold_labels
 from torch_gckm.train import History
-from torch_gckm.train.metrics import calibrate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Array = NDArray[Any]
+_MOST_NUMBERS = 16  # Classes whose cells have room for a number.
+_MOST_NAMES = 30
+_DARK = 0.8  # The share from which a cell is too dark for dark letters.
+_LEAST = 3  # Different nodes behind a point.
+_WIDTH = 1.96  # Of a 95 % interval, in standard deviations.
 
 
-@dataclass(frozen=True)
-class Withheld:
-    """Scores and probabilities of labelled nodes whose own labels were withheld.
-
-    Single labels are withheld for :attr:`predicted`; one label of every class at a time, in 50 random groups, for
-    the probabilities, as :class:`~torch_gckm.select.GCKMEnsemble` does to calibrate them.
-
-    Attributes:
-        nodes: The labelled nodes whose class has another label, ``[b]``; a class's only label cannot be withheld.
-        classes: Their classes, ``[b]``.
-        predicted: The classes predicted for them, ``[b]``.
-        member_scores: The share of them that each model alone is right about.
-        drawn: Places in ``nodes``, one a withheld label of a group, ``[g]``.
-        probabilities: Calibrated probabilities of these, ``[g, num_classes]``.
-        uncalibrated: For a single model, what its own ``predict_proba`` would say, ``[g, num_classes]``.
-        only_labels: How many labels are left out because they are the only ones of their class.
-        names: The names of the classes.
-    """
-
-    nodes: Tensor
-    classes: Tensor
-    predicted: Tensor
-    member_scores: list[float]
-    drawn: Tensor
-    probabilities: Tensor
-    uncalibrated: Tensor | None
-    only_labels: int
-    names: list[str]
-
-    @property
-    def accuracy(self) -> float:
-        """The share of withheld labels that is predicted."""
-        return float((self.predicted == self.classes).double().mean())
-
-
-@torch.no_grad()
 def withheld(
     model: Any,
     data: Data | None = None,
@@ -74,7 +41,7 @@ def withheld(
     """Withhold labels of a fitted model, in the state before fine-tuning and self-training.
 
     An ensemble's readouts are solved again for the given labels. A single model is fitted again as far as step
-    0, unless its history says that it is there.
+    0, unless its history shows that it is at step 0.
 
     Args:
         model: A ``GCKM``, ``GCKMEnsemble`` or ``GCKMClassifier``; members of an ensemble are models at step 0.
@@ -84,71 +51,148 @@ def withheld(
         split: The column to use of masks ``[n, splits]``.
     """
     subject = Subject.of(model, names)
-    data = subject.data(data)
-    labels = subject.labels(data, split)
-    nodes = (labels.classes >= 0).nonzero().squeeze(1)
-    classes = labels.classes[nodes]
-    kept = torch.bincount(classes)[classes] > 1
-    if not bool(kept.any()):
-        raise InvalidInputError("no class has two labels, so none can be withheld")
-    groups = groups_to_withhold(classes)
-    single = isinstance(subject.model, GCKM)
-    members = [at_step_0(subject.model, data, history, split)] if isinstance(subject.model, GCKM) else subject.members
-    one_out, group_out, right = [], [], []
-    for member in members:
-        readout = _solved_again(member, labels)  # One at a time, to save memory.
-        leverage = readout.leverage()
-        if not bool(((leverage > 0) & (leverage < 1)).all()):
-            raise IllPosedError("the readout is ill-posed, so its scores of withheld labels mean nothing")
-        alone = class_similarity(readout.leave_one_out(), readout.codes)
-        right.append(float((alone.argmax(dim=1) == classes)[kept].double().mean()))
-        # With very many labels there are no groups, and single labels say enough.
-        grouped = withheld_similarity(readout, groups) if groups.size(1) else alone[kept]
-        spread = class_similarity(readout.scores, readout.codes).std().clamp(min=1e-12)
-        one_out.append(alone[kept] / spread)
-        group_out.append(grouped / (1.0 if single else spread))
-    drawn = groups.flatten() if groups.size(1) else kept.nonzero().squeeze(1)
-    mean = torch.stack(group_out).mean(dim=0)
-    factor = calibrate(mean, classes[drawn])[0]
-    return Withheld(
-        nodes=nodes[kept],
-        classes=classes[kept],
-        predicted=torch.stack(one_out).mean(dim=0).argmax(dim=1),
-        member_scores=right,
-        drawn=(kept.cumsum(dim=0) - 1)[drawn],
-        probabilities=(factor * mean).softmax(dim=1),
-        uncalibrated=mean.softmax(dim=1) if single else None,
-        only_labels=int((~kept).sum()),
-        names=subject.names,
-    )
+    graph = subject.data(data)
+    targets = subject.labelling(graph, split).targets
+    with quiet():
+        members = members_at_step_0(subject, graph, history, split)
+        return withhold_labels(members, targets, subject.names, single=isinstance(subject.model, GCKM))
 
 
-def at_step_0(model: GCKM, data: Data, history: History | None = None, split: int | None = None) -> GCKM:
-    """The model, or a copy of it that is fitted again by kernel PCA, which sees no label, and one solve.
+def members_at_step_0(subject: Subject, data: Data, history: History | None, split: int | None) -> list[GCKM]:
+    """The models in a state in which labels have changed nothing but their readouts."""
+    model = subject.model
+    if not isinstance(model, GCKM) or (history is not None and history.best_step == 0):
+        return subject.members
+    with quiet():
+        return [at_step_0(model, model.prepare(data), subject.labelling(data, split).targets)]
+
+
+def confusion_counts(classes: Tensor, predicted: Tensor, num_classes: int) -> Tensor:
+    """How often each class (row) is predicted as each (column), ``[num_classes, num_classes]``."""
+    places = classes * num_classes + predicted
+    return torch.bincount(places, minlength=num_classes**2).view(num_classes, num_classes)
+
+
+def confusion(found: Withheld, ax: Axes | None = None) -> Axes:
+    """Draw the leave-one-out confusion matrix: what is predicted for nodes whose own labels were withheld.
+
+    Rows are the given classes; the depth of a cell is its share of the row.
 
     Args:
-        model: A fitted model.
-        data: The graph it was fitted on, with its labels.
-        history: If it says that step 0 was kept, there is nothing to do.
-        split: The column to use of masks ``[n, splits]``.
+        found: What :func:`~torch_gckm.plot.withheld` returned.
+        ax: Axes to draw on.
     """
-    if history is not None and history.best_step == 0:
-        return model
-    duals = {id(part.h) for part in (*model.layers, model.readout)}
-    if any(id(parameter) not in duals for parameter in model.parameters()):
-        raise InvalidInputError(
-            "parameters of kernels or aggregations may have been learned from the labels, "
-            "so scores of withheld labels would mean nothing"
-        )
-    with quiet(), torch.no_grad():
-        fresh = copy.deepcopy(model).initialize(data, fine_tune=False)
-        fresh.solve(data, split=split)
-    return fresh
+    from matplotlib.colors import to_rgba
+
+    ax = axes_of(ax, 5.0, 4.6)
+    size = len(found.names)
+    counts = confusion_counts(found.classes.cpu(), found.predicted.cpu(), size)
+    share = counts.double() / counts.sum(dim=1, keepdim=True).clamp(min=1)
+    # Depth by transparency suits light and dark pages alike.
+    cells = torch.tensor(to_rgba(COLOURS[0])).repeat(size, size, 1)
+    cells[..., 3] = share
+    ax.pcolormesh(range(size + 1), range(size + 1), cells.numpy(), linewidth=0)
+    if size <= _MOST_NUMBERS:
+        for row, column in counts.nonzero().tolist():
+            colour = "white" if share[row, column] > _DARK else colour_of("text.color")
+            ax.text(column + 0.5, row + 0.5, str(int(counts[row, column])), ha="center", va="center", color=colour)
+    step = max(1, -(-size // _MOST_NAMES))
+    names = [shown(name) for name in found.names[::step]]
+    is_upright = max(map(len, names)) * len(names) > 36
+    places = [number + 0.5 for number in range(0, size, step)]
+    ax.set_xticks(places, names, rotation=90 if is_upright else 0)
+    ax.set_yticks(places, names)
+    ax.tick_params(length=0)
+    ax.set(xlim=(0, size), ylim=(size, 0), xlabel="predicted", ylabel="label", aspect="equal")
+    ax.set_title(f"{int(counts.diagonal().sum())} of {int(counts.sum())} withheld labels are right")
+    return ax
 
 
-def _solved_again(model: GCKM, labels: Labels) -> SemiSupRKMReadout:
-    """A copy of the model's readout, solved for these labels only."""
-    readout = copy.deepcopy(model.readout)
-    with quiet():
-        readout(readout.support.rows(), labels.classes, labels.weight, keep_landmarks=True)
-    return readout
+@dataclass(frozen=True)
+class Bins:
+    """Predictions grouped by their certainty, in bins of equal width; those about very few nodes are joined.
+
+    Attributes:
+        certainty: The mean probability of the predicted class in every bin.
+        right: The share of predictions that are right.
+        count: The number of predictions.
+        nodes: The number of different nodes that they are about.
+        low: The lower end of a 95 % interval of the share, for as many different nodes.
+        high: Its upper end.
+    """
+
+    certainty: Array
+    right: Array
+    count: Array
+    nodes: Array
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, probabilities: Tensor, classes: Tensor, nodes: Tensor, bins: int = 10) -> Bins:
+        """Bins of predictions ``[g, num_classes]`` of right classes ``[g]``; one of the nodes ``[g]`` may recur."""
+        top, predicted = (part.cpu().numpy() for part in probabilities.max(dim=1))
+        hit, about = predicted == classes.cpu().numpy(), nodes.cpu().numpy()
+        place = np.clip(np.ceil(top * bins) - 1, 0, bins - 1).astype(int)
+        parts = _join([np.flatnonzero(place == number) for number in np.unique(place)], about)
+        right = np.array([hit[part].mean() for part in parts])
+        different = np.array([len(np.unique(about[part])) for part in parts])
+        certainty, count = np.array([top[part].mean() for part in parts]), np.array([len(part) for part in parts])
+        return cls(certainty, right, count, different, *_wilson(right, different))
+
+
+def reliability(found: Withheld, ax: Axes | None = None, bins: int = 10) -> Axes:
+    """Draw how often predictions of a certainty are right, for nodes whose own labels were withheld.
+
+    Points on the diagonal are well calibrated, points below it too sure. Each label is withheld several times,
+    together with different others; the bars are 95 % intervals for as many *different* nodes as there are behind a
+    point, and larger points stand for more predictions. One number, the temperature, was fitted to these labels.
+
+    Args:
+        found: What :func:`~torch_gckm.plot.withheld` returned.
+        ax: Axes to draw on.
+        bins: The number of bins between 0 and 1.
+    """
+    ax = axes_of(ax, 5.0, 4.6)
+    classes = found.classes[found.drawn]
+    ax.plot([0, 1], [0, 1], linestyle="--", linewidth=1, color=QUIET)
+    if found.uncalibrated is not None:
+        plain = Bins.of(found.uncalibrated, classes, found.drawn, bins)
+        ax.plot(plain.certainty, plain.right, color=QUIET, marker="s", markersize=4, label="predict_proba as it is")
+    drawn = Bins.of(found.probabilities, classes, found.drawn, bins)
+    bars = np.stack([drawn.right - drawn.low, drawn.high - drawn.right])
+    ax.errorbar(drawn.certainty, drawn.right, bars, color=COLOURS[0], capsize=3, elinewidth=1, label="calibrated")
+    size = 20 + 120 * drawn.count / drawn.count.sum()
+    ax.scatter(drawn.certainty, drawn.right, s=size, color=COLOURS[0], zorder=3, clip_on=False)
+    frame(ax)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    ax.set(xlabel="probability of the predicted class", ylabel="share that is right")
+    if found.uncalibrated is not None:
+        ax.legend(frameon=False, loc="lower right")
+    top = found.probabilities.max(dim=1)
+    right = float((top.indices == classes).double().mean())
+    ax.set_title(f"sure to {100 * float(top.values.mean()):.0f} %, right in {100 * right:.0f} %")
+    return ax
+
+
+def _join(parts: list[Array], nodes: Array) -> list[Array]:
+    """Bins, joined to the next one until each is about enough different nodes; what is left joins the last."""
+    joined: list[Array] = []
+    waiting = np.empty(0, dtype=int)
+    for part in parts:
+        waiting = np.concatenate([waiting, part])
+        if len(np.unique(nodes[waiting])) >= _LEAST:
+            joined.append(waiting)
+            waiting = waiting[:0]
+    if len(waiting):
+        joined = [*joined[:-1], np.concatenate([*joined[-1:], waiting])]
+    return joined
+
+
+def _wilson(share: Array, count: Array) -> tuple[Array, Array]:
+    """The ends of Wilson's interval of a share."""
+    square = _WIDTH**2 / count
+    middle = (share + square / 2) / (1 + square)
+    reach = _WIDTH * np.sqrt(share * (1 - share) / count + square / (4 * count)) / (1 + square)
+    # It holds the share itself, up to rounding.
+    return np.minimum(middle - reach, share), np.maximum(middle + reach, share)

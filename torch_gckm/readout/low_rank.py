@@ -71,7 +71,7 @@ class LowRankSolution(ReadoutSolution):
         labels = problem.labels(torch.float64)
         weighted = self._t.unsqueeze(1) * labels
         parts = panels.rows_where(labelled).split(_ROWS)
-        right = torch.stack([panels.cross(self._rows(part), weighted[part]) for part in parts]).sum(dim=0)
+        right = panels.accumulate(panels.cross(self._rows(part), weighted[part]) for part in parts)
         solution = solve_with_factors(self._system, self._factors, right)
         self.bias = solution[-1]
         hidden = _times(self._panel, solution[:-1]) + self.bias

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from torch_gckm.panels import one_norm_estimate
+from torch_gckm.norms import one_norm_estimate
 
 
 def lu_unless_singular(system: Tensor, smallest_rcond: float) -> tuple[Tensor, Tensor] | None:

@@ -17,9 +17,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import is_undirected
 
 from torch_gckm._version import __version__
-from torch_gckm.nn import GCKM, GCKMConv
-from torch_gckm.nn.aggregation import Aggregation
-from torch_gckm.nn.graph import canonical_edges, graph_of
+from torch_gckm.graph import canonical_edges, graph_of
+from torch_gckm.nn import GCKM
 from torch_gckm.select import SearchResult
 from torch_gckm.train import History
 
@@ -76,15 +75,16 @@ def member_rows(number: int, model: GCKM, shares: Sequence[Tensor] | None, right
     """
     score = "" if right is None else f"{100 * right:.0f}"
     rows: Rows = []
-    for place, conv in enumerate(model.layers):
+    settings = model.settings
+    for place, (conv, layer) in enumerate(zip(model.layers, settings.layers, strict=True)):
         kept = "" if shares is None else f"{100 * float(shares[place].sum()):.0f}"
-        how = _aggregation(conv) + (f", x scaled by {model.normalize}" if place == 0 and model.normalize else "")
-        rows.append(["", f"layer {place + 1}", conv.h.size(1), repr(conv.kernel), how, conv.gram_used, kept])
-    readout = model.readout
+        how = layer.propagation + (f", x scaled by {settings.normalize}" if place == 0 and settings.normalize else "")
+        rows.append(["", f"layer {place + 1}", conv.h.size(1), repr(conv.kernel), how, conv.fit.description, kept])
+    fit, readout = model.readout.fit, settings.readout
     how = f"eta {readout.eta:.3g}, lambda1 {readout.lambda1:.3g}, lambda2 {readout.lambda2:.3g}".replace(" ", "\u00a0")
     how = how.replace(",\u00a0", ", ")
     how += f", {readout.class_weight} classes" if readout.class_weight else ""
-    rows.append(["", "readout", readout.h.size(1), repr(readout.kernel), how, readout.gram_used, ""])
+    rows.append(["", "readout", fit.scores.size(1), repr(model.readout.kernel), how, fit.description, ""])
     rows[0][0] = number
     return [[row[0], score if at == 0 else "", *row[1:]] for at, row in enumerate(rows)]
 
@@ -123,14 +123,6 @@ def version_rows() -> Rows:
         ["SciPy", scipy.__version__],
         ["machine", f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads"],
     ]
-
-
-def _aggregation(conv: GCKMConv) -> str:
-    own = conv.aggregation
-    if not isinstance(own, Aggregation):
-        return type(own).__name__
-    hops = "" if own.kind == "none" else f", {own.hops} hop" + ("s" if own.hops > 1 else "")
-    return own.kind + hops + ("" if own.direction == "in" else f", {own.direction}")
 
 
 def _filled(x: Tensor) -> float:

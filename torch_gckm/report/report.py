@@ -14,13 +14,11 @@ from torch_geometric.data import Data
 from torch_gckm.errors import GCKMError
 from torch_gckm.files import PathLike, write_atomically
 from torch_gckm.nn import GCKM
-from torch_gckm.nn.labels import pick_mask
-from torch_gckm.plot import Withheld, withheld
 from torch_gckm.plot.eigenvalues import shares
 from torch_gckm.plot.embedding import Method
 from torch_gckm.plot.style import require_matplotlib
 from torch_gckm.plot.subject import Subject
-from torch_gckm.plot.withheld import at_step_0
+from torch_gckm.plot.withheld import members_at_step_0
 from torch_gckm.report.facts import graph_facts, member_rows, time_rows, version_rows
 from torch_gckm.report.figures import (
     decay_figure,
@@ -32,7 +30,8 @@ from torch_gckm.report.figures import (
 from torch_gckm.report.page import Markup, code, details, join, key_numbers, page, pair, paragraph, section, table, text
 from torch_gckm.select import GCKMEnsemble, SearchResult
 from torch_gckm.select.suggest import suggest
-from torch_gckm.train import History
+from torch_gckm.select.withheld import Withheld, withhold_labels
+from torch_gckm.train import History, accuracy
 
 _SHOWN = 3  # Models whose settings are not folded away.
 _SUGGESTED = 10
@@ -71,8 +70,8 @@ def write_report(
         data: The graph it was fitted on, with its labels; a ``GCKMClassifier`` keeps it.
         history: The history of a single model's fit.
         result: The result of the search that an ensemble comes from; a ``GCKMClassifier`` keeps it.
-        names: Names of the classes; by default those in the ensemble's notes, else numbers.
-        nodes: Names of the nodes; by default those in the ensemble's notes, else numbers.
+        names: Names of the classes; by default those of a classifier, else numbers.
+        nodes: Names of the nodes; by default those of a classifier, else numbers.
         title: The heading of the page.
         seconds: How long stages took, by their names.
         command: The command or code that made the fit.
@@ -119,12 +118,12 @@ def _before_labels(
     subject: Subject, graph: Data, history: History | None, split: int | None
 ) -> tuple[Withheld | None, list[list[Tensor]], str]:
     """Withheld labels and captured variance in the state that no label has touched; or why there is no such state."""
-    model, found, captured, reason = subject.model, None, list[list[Tensor]](), ""
+    found, captured, reason = None, list[list[Tensor]](), ""
     try:
-        if isinstance(model, GCKM):
-            model, history = at_step_0(model, graph, history, split), History("step 0")
-        captured = [shares(member) for member in ([model] if isinstance(model, GCKM) else model.members)]
-        found = withheld(model, graph, history=history, names=subject.names, split=split)
+        members = members_at_step_0(subject, graph, history, split)
+        captured = [shares(member) for member in members]
+        single = isinstance(subject.model, GCKM)
+        found = withhold_labels(members, subject.labelling(graph, split).targets, subject.names, single=single)
     except GCKMError as error:
         reason = str(error)
     return found, captured, reason
@@ -137,13 +136,10 @@ def _head(subject: Subject, graph: Data, title: str, found: Withheld | None, spl
     numbers = [("nodes", f"{count:,}"), ("labels", f"{labels:,}"), ("classes", str(len(subject.names)))]
     if found is not None:
         numbers.append(("withheld labels right", f"{100 * found.accuracy:.0f} %"))
-    test = graph.get("test_mask")
-    if test is not None:
-        known = graph.get("given_y", graph.y).reshape(-1) >= 0  # Also those of classes without a label.
-        where = (pick_mask(test, count, split, "test_mask") > 0) & known
-        if bool(where.any()):
-            right = float((subject.predict() == graph.y.reshape(-1))[where].double().mean())
-            numbers.append((f"of {int(where.sum()):,} test nodes right", f"{100 * right:.1f} %"))
+    given = subject.labelling(graph, split)
+    right = accuracy(subject.predict(), given.y, given.test)
+    if not math.isnan(right):
+        numbers.append((f"of {int(given.test.sum()):,} test nodes right", f"{100 * right:.1f} %"))
     return join([Markup(f"<h1>{text(title)}</h1>"), paragraph(sentence, muted=True), key_numbers(numbers)])
 
 
@@ -213,8 +209,7 @@ def _suggestions(subject: Subject, probabilities: Tensor, names: Sequence[str] |
         return []
     embeddings = [member.embed() for member in subject.members]
     chosen = suggest(probabilities, embeddings, labelled, count).tolist()
-    if names is None and isinstance(subject.model, GCKMEnsemble):
-        names = subject.model.notes.get("nodes") or None
+    names = subject.nodes if names is None else names
     values, places = probabilities[torch.tensor(chosen)].topk(2, dim=1)
     rows = [
         [node if names is None else names[node], subject.names[a], f"{p:.2f}", subject.names[b], f"{q:.2f}"]

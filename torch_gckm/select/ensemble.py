@@ -11,16 +11,16 @@ from torch_geometric.data import Data
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, NotFittedError
-from torch_gckm.files import PathLike, save_tensors
+from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM, InductiveGCKM
 from torch_gckm.readout import Targets, class_similarity
 from torch_gckm.select.calibration import Calibration, calibrate, temperature_of
-from torch_gckm.select.inductive_ensemble import InductiveEnsemble, read_members
+from torch_gckm.select.inductive_ensemble import InductiveEnsemble, members_of
 from torch_gckm.select.self_training import with_sure_nodes
 from torch_gckm.select.suggest import suggest
-from torch_gckm.select.trial import FIT_ERRORS, check_well_posed, quiet
-from torch_gckm.select.withheld import groups_to_withhold, withheld_similarity
+from torch_gckm.select.trial import FIT_ERRORS, quiet
+from torch_gckm.select.withheld import check_well_posed, groups_to_withhold, withheld_similarity
 
 
 class GCKMEnsemble(InductiveEnsemble):
@@ -157,7 +157,7 @@ class GCKMEnsemble(InductiveEnsemble):
             A :class:`GCKMEnsemble`, or an :class:`~torch_gckm.select.InductiveEnsemble` if the file is for new graphs
             only.
         """
-        return ensemble_from(*read_members(path))
+        return ensemble_from(*members_of(load_tensors(path), path))
 
     @torch.no_grad()
     def _calibrate(self) -> None:

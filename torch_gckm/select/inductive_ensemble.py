@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from tqdm import tqdm
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.files import PathLike, save_tensors
 from torch_gckm.graph import Normalize, PreparedGraph, Scaling
 from torch_gckm.nn import GCKM, InductiveGCKM
 from torch_gckm.nn.saving import FORMAT as MODEL_FORMAT
@@ -103,9 +103,12 @@ class InductiveEnsemble(torch.nn.Module):
         return f"{type(self).__name__}({len(self.models)} models, {self.out_channels} classes)"
 
 
-def read_members(path: PathLike) -> tuple[dict[str, Any], list[Any]]:
-    """The content of an ensemble's file and its models; a single model's file is read as that of an ensemble of one."""
-    content = load_tensors(path)
+def members_of(content: dict[str, Any], path: PathLike) -> tuple[dict[str, Any], list[Any]]:
+    """The content of an ensemble's file and its models.
+
+    A single model's file is read as that of an ensemble of one, a classifier's as that of its ensemble.
+    """
+    content = content.get("ensemble", content)
     if content.get("format") == MODEL_FORMAT:
         content = {"format": FORMAT, "members": [content], "spread": torch.ones(1), "temperature": torch.ones(())}
     if content.get("format") != FORMAT:

@@ -9,7 +9,8 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.nn import GCKM
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.ensemble import GCKMEnsemble
-from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, check_well_posed, describe_error, quiet
+from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, describe_error, quiet
+from torch_gckm.select.withheld import check_well_posed
 
 MEMBERS = 20  # How many settings an ensemble combines.
 

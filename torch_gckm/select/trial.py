@@ -15,25 +15,16 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
-from torch_gckm.errors import GCKMError, GCKMWarning, IllPosedError
+from torch_gckm.errors import GCKMError, GCKMWarning
 from torch_gckm.nn import GCKM, ModelSettings
-from torch_gckm.nn.readout_fit import ReadoutFit
 from torch_gckm.readout import class_similarity, decode
 from torch_gckm.select.calibration import calibrate
 from torch_gckm.select.shared_fits import SharedFits
-from torch_gckm.select.withheld import groups_to_withhold, withheld_similarity
+from torch_gckm.select.withheld import check_well_posed, groups_to_withhold, withheld_similarity
 from torch_gckm.train.labelling import Labelling
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score, effective_classes
 
 FIT_ERRORS = (GCKMError, RuntimeError)  # Linear algebra that breaks down is a RuntimeError.
-
-
-def check_well_posed(fit: ReadoutFit) -> None:
-    """Reject a solved readout with some leverage outside (0, 1)."""
-    leverage = fit.leverage()
-    if not panels.holds_everywhere((leverage > 0) & (leverage < 1)):
-        extremes = float(panels.smallest(leverage)), float(panels.largest(leverage))
-        raise IllPosedError(f"ill-posed: leverages from {extremes[0]:.3g} to {extremes[1]:.3g}")
 
 
 def describe_error(error: Exception) -> str:

@@ -8,7 +8,7 @@ from torch_geometric.utils import to_undirected
 from tests.conftest import make_graph
 from torch_gckm import GCKM, GCKMConv
 from torch_gckm.errors import GCKMWarning, InvalidInputError
-from torch_gckm.nn.graph import graph_fingerprint, graph_of, is_directed
+from torch_gckm.graph import canonical_edges, graph_of, is_directed
 
 
 def fitted(data, **settings):
@@ -17,8 +17,8 @@ def fitted(data, **settings):
     return model
 
 
-def listeners(count=40):
-    """Nodes of the second half hear one of two kinds of sources and speak to the other kind: direction tells the class.
+def receivers(count=40):
+    """Nodes of the second half receive from one of two kinds of sources and send to the other: that is their class.
 
     The features of the second half are noise; its nodes have edges to or from one source of each kind.
     """
@@ -27,9 +27,9 @@ def listeners(count=40):
     x = torch.cat([torch.nn.functional.one_hot(kind, 2).float(), torch.zeros(count, 2)])
     x = x + 0.03 * torch.randn(x.shape, generator=generator)
     nodes = torch.arange(count, 2 * count)
-    hears = 2 * torch.randint(count // 2, (count,), generator=generator) + kind
-    tells = 2 * torch.randint(count // 2, (count,), generator=generator) + 1 - kind
-    edges = torch.stack([torch.cat([hears, nodes]), torch.cat([nodes, tells])])
+    receives = 2 * torch.randint(count // 2, (count,), generator=generator) + kind
+    sends = 2 * torch.randint(count // 2, (count,), generator=generator) + 1 - kind
+    edges = torch.stack([torch.cat([receives, nodes]), torch.cat([nodes, sends])])
     train_mask = torch.zeros(2 * count, dtype=torch.bool)
     train_mask[count : count + 6] = True
     return Data(x=x, edge_index=edges, y=torch.cat([kind, kind]), train_mask=train_mask)
@@ -41,7 +41,7 @@ def accuracy(data, **settings):
 
 
 def test_direction_decides_the_class():
-    data = listeners()
+    data = receivers()
     both_ways = data.clone()
     both_ways.edge_index = to_undirected(data.edge_index)
     assert accuracy(data) > 0.9
@@ -51,7 +51,7 @@ def test_direction_decides_the_class():
 
 
 def test_which_graphs_are_directed():
-    data = listeners()
+    data = receivers()
     assert is_directed(data)
     data.edge_index = to_undirected(data.edge_index)
     assert not is_directed(data)
@@ -66,7 +66,7 @@ def test_which_graphs_are_directed():
 
 
 def test_weights_decide_the_class():
-    data = listeners()
+    data = receivers()
     data.edge_weight = torch.where(data.edge_index[1] >= 40, 1.0, 0.1)
     both_ways = data.clone()
     both_ways.edge_index, both_ways.edge_weight = to_undirected(data.edge_index, data.edge_weight)
@@ -105,8 +105,8 @@ def test_several_graphs_in_a_batch_are_one(gram):
     model.solve(batch)
     assert model.predict().shape == (70,)
     new = [make_graph(20, seed=2), make_graph(25, seed=3)]
-    together = model.transform(Batch.from_data_list(new))
-    torch.testing.assert_close(together, torch.cat([model.transform(graph) for graph in new]))
+    together = model.scores(Batch.from_data_list(new))
+    torch.testing.assert_close(together, torch.cat([model.scores(graph) for graph in new]))
 
 
 def test_isolated_nodes_loops_and_no_edges():
@@ -134,12 +134,16 @@ def test_what_is_refused():
         GCKMConv(8, 4)(graph.x, adj_t)
 
 
-def test_any_default_precision():
-    before = torch.get_default_dtype()
-    graph = make_graph()
-    try:
-        torch.set_default_dtype(torch.float64)
-        wide = graph_fingerprint(graph.edge_index, None, 60)
-    finally:
-        torch.set_default_dtype(before)
-    assert wide == graph_fingerprint(graph.edge_index, None, 60)
+def test_canonical_edges():
+    edges, weight = canonical_edges(None, None, 5)
+    assert edges.shape == (2, 0)
+    assert edges.dtype == torch.long
+    assert weight is None
+    given = torch.tensor([[0, 1], [2, 0]])
+    edges, weight = canonical_edges(given.int(), torch.tensor([[3], [4]]), 5)
+    assert torch.equal(edges, given)
+    assert weight.tolist() == [3.0, 4.0]
+    assert weight.dtype == torch.get_default_dtype()
+    uncoalesced = torch.sparse_coo_tensor([[2, 2], [0, 0]], [1.0, 2.0], (5, 5), check_invariants=True)
+    edges, weight = canonical_edges(uncoalesced, None, 5)  # Rows of adj_t are targets.
+    assert (edges.tolist(), weight.tolist()) == ([[0], [2]], [3.0])

@@ -61,7 +61,7 @@ def test_same_numbers(form, weighted, kind):
         Trainer(model, steps=1, progress=False).fit(data)
         assert model.is_fitted_on(data)
         other = in_form(make_graph(seed=1), name, None)
-        found.append((model.readout.scores, model.transform(other)))
+        found.append((model.readout.scores, model.scores(other)))
     torch.testing.assert_close(found[0], found[1])
 
 
@@ -87,7 +87,7 @@ def test_batches_of_a_neighbour_loader():
     model = GCKM(8, (4, 4), 3, aggregation="mean", gram="dense")
     Trainer(model, steps=0, progress=False).fit(graph)
     new = make_graph(50, seed=4)
-    expected = model.transform(new)
+    expected = model.scores(new)
     for batch in NeighborLoader(new, num_neighbors=[-1, -1], batch_size=16):
         seeds = slice(0, batch.batch_size)
-        torch.testing.assert_close(model.transform(batch)[seeds], expected[batch.n_id[seeds]])
+        torch.testing.assert_close(model.scores(batch)[seeds], expected[batch.n_id[seeds]])

@@ -4,9 +4,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_torch_coo_tensor, to_torch_csc_tensor, to_torch_csr_tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.nn import Aggregation
-from torch_gckm.nn.aggregation import as_aggregation
-from torch_gckm.nn.graph import graph_fingerprint
+from torch_gckm.graph import Propagation, Topology, as_propagation, normalization
 
 EDGES = torch.tensor([[0, 1, 1, 2, 4, 3], [1, 0, 2, 3, 1, 2]])  # Directed; node 5 is isolated.
 WEIGHT = torch.tensor([1.0, 0.5, 2.0, 1.5, 0.3, 1.0], dtype=torch.float64)
@@ -46,19 +44,19 @@ def test_equals_the_dense_formula(kind, hops, weighted, direction):
         matrix = torch.where((matrix > 0) & (other > 0), (matrix + other) / 2, matrix + other)
     expected = torch.linalg.matrix_power(reference(kind, matrix), hops) @ x
     given = WEIGHT if weighted else None
-    torch.testing.assert_close(Aggregation(kind, hops, direction)(x, EDGES, given), expected)
+    torch.testing.assert_close(Propagation(kind, hops, direction)(x, EDGES, given), expected)
 
 
 def test_gcn_is_pygs():
     x = features()
     edges, weight = gcn_norm(EDGES, WEIGHT, 6)
     expected = torch.zeros_like(x).index_add(0, edges[1], weight.unsqueeze(1) * x[edges[0]])
-    torch.testing.assert_close(Aggregation("gcn")(x, EDGES, WEIGHT), expected)
+    torch.testing.assert_close(Propagation("gcn")(x, EDGES, WEIGHT), expected)
 
 
 def test_none_returns_its_input():
     x = features()
-    assert Aggregation("none")(x, EDGES) is x
+    assert Propagation("none")(x, EDGES) is x
 
 
 def test_self_loops_and_parallel_edges():
@@ -66,93 +64,106 @@ def test_self_loops_and_parallel_edges():
     edges = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0]])  # 0 -> 1 twice, a loop at 1, 1 -> 0.
     weight = torch.tensor([1.0, 2.0, 5.0, 1.0], dtype=torch.float64)
     expected = torch.stack([x[0] + x[1], 3 * x[0] + 5 * x[1]])
-    torch.testing.assert_close(Aggregation("sum")(x, edges, weight), expected)
+    torch.testing.assert_close(Propagation("sum")(x, edges, weight), expected)
 
 
 def test_graphs_without_edges():
     x = features()
     for edges in (None, torch.empty(2, 0, dtype=torch.long)):
         for kind in ("gcn", "sum", "mean"):
-            torch.testing.assert_close(Aggregation(kind)(x, edges), x)
+            torch.testing.assert_close(Propagation(kind)(x, edges), x)
 
 
 @pytest.mark.parametrize("convert", [to_torch_coo_tensor, to_torch_csr_tensor, to_torch_csc_tensor])
 @pytest.mark.filterwarnings("ignore:.*Sparse CS. tensor support is in beta", "ignore:Sparse invariant checks")
 def test_sparse_matrices_are_read_as_adj_t(convert):
     x, adj_t = features(), convert(EDGES.flip(0), WEIGHT, size=6)
-    torch.testing.assert_close(Aggregation("gcn")(x, adj_t), Aggregation("gcn")(x, EDGES, WEIGHT))
-    assert graph_fingerprint(adj_t, None, 6) == graph_fingerprint(EDGES, WEIGHT, 6)
+    torch.testing.assert_close(Propagation("gcn")(x, adj_t), Propagation("gcn")(x, EDGES, WEIGHT))
+    assert Topology(adj_t, None, 6).identity == Topology(EDGES, WEIGHT, 6).identity
     with pytest.raises(InvalidInputError, match="holds its own weights"):
-        Aggregation("gcn")(x, adj_t, WEIGHT)
+        Propagation("gcn")(x, adj_t, WEIGHT)
 
 
 @pytest.mark.parametrize("hops", [1, 2])
 def test_gradients(hops):
     x, weight = features().requires_grad_(), WEIGHT.clone().requires_grad_()
-    aggregation = Aggregation("gcn", hops)
-    assert torch.autograd.gradcheck(lambda x: aggregation(x, EDGES, WEIGHT), (x,))
-    assert torch.autograd.gradgradcheck(lambda x: aggregation(x, EDGES, WEIGHT).square(), (x,))
-    assert torch.autograd.gradcheck(lambda w: aggregation(x.detach(), EDGES, w), (weight,))
+    propagation = Propagation("gcn", hops)
+    assert torch.autograd.gradcheck(lambda x: propagation(x, EDGES, WEIGHT), (x,))
+    assert torch.autograd.gradgradcheck(lambda x: propagation(x, EDGES, WEIGHT).square(), (x,))
+    assert torch.autograd.gradcheck(lambda w: propagation(x.detach(), EDGES, w), (weight,))
 
 
 def test_sparse_matrix_with_tracked_values_gets_a_gradient():
     values = WEIGHT.clone().requires_grad_()
     adj_t = torch.sparse_coo_tensor(EDGES.flip(0), values, (6, 6), check_invariants=True)
-    Aggregation("sum")(features(), adj_t).sum().backward()
+    Propagation("sum")(features(), adj_t).sum().backward()
     assert float(values.grad.abs().sum()) > 0
 
 
-def test_the_matrix_is_built_once_a_graph(monkeypatch):
-    aggregation = Aggregation("gcn")
-    calls = []
-    real = aggregation.normalize
-    monkeypatch.setattr(aggregation, "normalize", lambda *args: calls.append(1) or real(*args))
-    x, edges = features(), EDGES.clone()
+@pytest.fixture
+def built(monkeypatch):
+    """The matrices that are built, by number of nodes."""
+    calls, real = [], normalization.propagation_matrix
+
+    def counted(edges, weight, num_nodes):
+        calls.append(num_nodes)
+        return real(edges, weight, num_nodes)
+
+    monkeypatch.setattr("torch_gckm.graph.topology.propagation_matrix", counted)
+    return calls
+
+
+def test_the_matrix_is_built_once_per_topology(built):
+    x, propagation, topology = features(), Propagation("gcn"), Topology(EDGES.clone(), None, 6)
     for _ in range(3):
-        aggregation(x, edges)
-    assert len(calls) == 1
-    aggregation(x + 1, edges)
-    assert len(calls) == 1
-    before = aggregation(x, edges)
-    edges[0, 0] = 5
-    assert not torch.equal(aggregation(x, edges), before)
-    assert len(calls) == 2
-    assert aggregation(x.float(), edges).dtype == torch.float32
+        propagation(x, topology)
+    assert len(built) == 1
+    propagation(x + 1, topology)
+    Propagation("gcn", 3)(x, topology)  # Hops use one matrix several times.
+    assert len(built) == 1
+    assert propagation(x.float(), topology).dtype == torch.float32
+    Propagation("sum")(x, topology)
+    Propagation("gcn", direction="out")(x, topology)
+    assert len(built) == 4
+    Propagation("none")(x, topology)
+    assert len(built) == 4
 
 
-def test_fingerprint_sees_edges_not_their_order():
-    shuffled = EDGES[:, torch.tensor([3, 1, 0, 5, 4, 2])]
-    assert graph_fingerprint(EDGES, None, 6) == graph_fingerprint(shuffled, None, 6)
-    assert graph_fingerprint(EDGES, None, 6) != graph_fingerprint(EDGES.flip(0), None, 6)
-    assert graph_fingerprint(EDGES, None, 6) != graph_fingerprint(EDGES, None, 7)
-    assert graph_fingerprint(EDGES, None, 6) != graph_fingerprint(EDGES, WEIGHT, 6)
-    assert graph_fingerprint(EDGES, None, 6) == graph_fingerprint(EDGES, torch.ones(6, dtype=torch.float64), 6)
+def test_edges_are_looked_at_in_every_call(built):
+    """Nothing is kept for edges that are no topology, so that they may be written to."""
+    x, edges, propagation = features(), EDGES.clone(), Propagation("gcn")
+    before = propagation(x, edges)
+    edges.numpy()[0, 0] = 5
+    assert not torch.equal(propagation(x, edges), before)
+    torch.testing.assert_close(propagation(x, edges), propagation(x, Topology(edges.clone(), None, 6)))
+    assert len(built) == 4
+    assert propagation(x.float(), edges).dtype == torch.float32
 
 
 def test_bad_input():
     x = features()
     with pytest.raises(InvalidInputError, match="nodes 0 to 6, but there are 6"):
-        Aggregation("sum")(x, torch.tensor([[0], [6]]))
+        Propagation("sum")(x, torch.tensor([[0], [6]]))
     with pytest.raises(InvalidInputError, match="integer tensor"):
-        Aggregation("sum")(x, torch.ones(3, 4))
-    with pytest.raises(InvalidInputError, match="one value an edge"):
-        Aggregation("sum")(x, EDGES, WEIGHT[:3])
+        Propagation("sum")(x, torch.ones(3, 4))
+    with pytest.raises(InvalidInputError, match="one value per edge"):
+        Propagation("sum")(x, EDGES, WEIGHT[:3])
     with pytest.raises(InvalidInputError, match="'edge_weight' has 1 entries"):
-        Aggregation("sum")(x, EDGES, torch.where(WEIGHT == 2, torch.nan, WEIGHT))
+        Propagation("sum")(x, EDGES, torch.where(WEIGHT == 2, torch.nan, WEIGHT))
     with pytest.raises(InvalidInputError, match="node 1 has a total edge weight that is not positive"):
-        Aggregation("gcn")(x, EDGES, torch.tensor([-9.0, 1, 1, 1, 1, 1], dtype=torch.float64))
+        Propagation("gcn")(x, EDGES, torch.tensor([-9.0, 1, 1, 1, 1, 1], dtype=torch.float64))
     with pytest.raises(InvalidInputError, match="node 1 has a total edge weight that is not positive"):
-        Aggregation("mean")(x, EDGES, torch.tensor([-9.0, 1, 1, 1, 1, 1], dtype=torch.float64))
+        Propagation("mean")(x, EDGES, torch.tensor([-9.0, 1, 1, 1, 1, 1], dtype=torch.float64))
     for bad in ({"kind": "max"}, {"hops": 0}, {"direction": "up"}):
         with pytest.raises(InvalidInputError):
-            Aggregation(**bad)
+            Propagation(**bad)
 
 
 def test_modules_pass_through():
     module = torch.nn.Identity()
-    assert as_aggregation(module) is module
+    assert as_propagation(module) is module
     with pytest.raises(InvalidInputError, match="given by name"):
-        as_aggregation(module, hops=2)
+        as_propagation(module, hops=2)
     with pytest.raises(InvalidInputError, match="a name or a module"):
-        as_aggregation(3)
-    assert repr(Aggregation("mean", 2, "out")) == "Aggregation('mean', hops=2, direction='out')"
+        as_propagation(3)
+    assert repr(Propagation("mean", 2, "out")) == "Propagation('mean', hops=2, direction='out')"

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from tests.nn.test_semi_sup_rkm import ETA, LAMBDA1, LAMBDA2, solved
+from tests.readout.conftest import ETA, LAMBDA1, LAMBDA2, solved
 from torch_gckm.errors import InvalidLabelError, NotFittedError
 from torch_gckm.kernels import RBF
 from torch_gckm.nn import SemiSupRKMReadout
@@ -48,7 +48,7 @@ class TestLeaveOut:
         readout.class_weight = "balanced"
         data.train_mask[10:13] = True
         readout(h, data.y, data.train_mask)
-        weight = readout.label_weight.double()
+        weight = readout.fit.label_weight.double()
         expected = torch.cat([self.brute_force(h, data, [i], weight) for i in readout.labelled.tolist()])
         torch.testing.assert_close(readout.leave_one_out(), expected, atol=1e-8, rtol=0)
 
@@ -68,3 +68,16 @@ class TestLeaveOut:
             assert torch.equal(a, b)
         with pytest.raises(NotFittedError, match="factors"):
             copy.deepcopy(readout).leave_one_out()
+
+    def test_a_matrix_of_nodes_is_a_group_in_every_row(self):
+        readout, *_ = solved()
+        groups = torch.tensor([[0, 1], [3, 5], [4, 2]])
+        for a, b in zip(readout.leave_out(groups), readout.leave_out(groups.tolist()), strict=True):
+            torch.testing.assert_close(a, b)
+
+    def test_the_fit_has_them_too(self):
+        readout, *_ = solved()
+        assert torch.equal(readout.fit.leave_one_out(), readout.leave_one_out())
+        assert torch.equal(readout.fit.leverage(), readout.leverage())
+        assert torch.equal(readout.fit.labelled, readout.labelled)
+        assert torch.equal(readout.fit.leave_out([[1, 2]])[0], readout.leave_out([[1, 2]])[0])
