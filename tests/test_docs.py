@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from tests.conftest import make_graph
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def code_of(page: Path) -> list[str]:
