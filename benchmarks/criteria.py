@@ -2,7 +2,7 @@
 
     python benchmarks/criteria.py --root DATA       # a table, and JSON in out/
 
-The same random settings are fitted to random splits with 1, 2, 4, 10 and 20 labels a class. For every
+The same random settings are fitted to random splits with 1, 2, 4, 10 and 20 labels per class. For every
 split each criterion ranks all settings; what counts is the test accuracy of the one it puts first, that
 of the ensemble of its best, and its rank correlation with the test accuracy. A second table is about the
 number of the default's best settings that an ensemble combines (here without self-training). Splits have
@@ -28,13 +28,14 @@ from tqdm import tqdm
 
 from torch_gckm import GCKM, __version__
 from torch_gckm.datasets import PerClassSplit, load
-from torch_gckm.nn.coding import class_similarity
+from torch_gckm.readout import class_similarity
 from torch_gckm.select import Space
 from torch_gckm.select.criteria import Ranking
-from torch_gckm.select.prefix import SharedFits
 from torch_gckm.select.result import MEMBERS, choose_members
 from torch_gckm.select.search import ROUGH
+from torch_gckm.select.shared_fits import PreparedGraphs, SharedFits
 from torch_gckm.select.trial import Evaluator, Trial, quiet
+from torch_gckm.train.labelling import Labelling
 
 LABELS = (1, 2, 4, 10, 20)
 CRITERIA = ("cosine", "leave_one_out", "per_class_out", "auto")
@@ -63,11 +64,15 @@ class Setup:
             for seed in range(splits)
         ]
 
+    def labels(self, split: Data) -> Labelling:
+        """The training labels of a split, and no others."""
+        return Labelling.of(seen_by(split, split.train_mask), self.classes)
+
     def fit(self, numbers: list[int]) -> list[tuple[int, Trial, Any]]:
         """For every split and setting, the trial and the class scores."""
         torch.set_num_threads(1)
-        fits = SharedFits(self.data, self.classes, ROUGH)
-        evaluators = [KeepingEvaluator(fits, seen_by(split, split.train_mask)) for _, split in self.splits]
+        fits = SharedFits(PreparedGraphs(self.data), self.classes, ROUGH)
+        evaluators = [KeepingEvaluator(fits, self.labels(split)) for _, split in self.splits]
         found = []
         with quiet():
             for number in numbers:
@@ -86,13 +91,13 @@ def fit(numbers: list[int]) -> list[tuple[int, Trial, Any]]:
     return SETUP.fit(numbers)
 
 
-def scores_of(criterion: str, evaluator: Evaluator, trials: list[Trial]) -> list[float]:
-    if criterion == "per_class_out" and evaluator.groups.size(1) == 0:
+def scores_of(criterion: str, labels: Labelling, trials: list[Trial]) -> list[float]:
+    if criterion == "per_class_out" and int(labels.targets.counts().max()) < 2:
         return [math.nan] * len(trials)
-    return Ranking.of(criterion, evaluator).scores(trials)  # type: ignore[arg-type]
+    return Ranking.of(criterion, labels).scores(trials)  # type: ignore[arg-type]
 
 
-def judge(evaluator: Evaluator, trials: list[Trial], scores: Tensor, data: Data) -> dict[str, dict[str, Any]]:
+def judge(labels: Labelling, trials: list[Trial], scores: Tensor, data: Data) -> dict[str, dict[str, Any]]:
     test = data.test_mask
     hits = (scores.argmax(dim=2) == data.y)[:, test].double().mean(dim=1)
 
@@ -103,7 +108,7 @@ def judge(evaluator: Evaluator, trials: list[Trial], scores: Tensor, data: Data)
     place = {trial.number: i for i, trial in enumerate(trials)}
     result = {"best there is": {"top": 100 * float(hits.max()), "ensemble": None, "correlation": None}}
     for criterion in CRITERIA:
-        values = scores_of(criterion, evaluator, trials)
+        values = scores_of(criterion, labels, trials)
         if math.isnan(values[0]):
             result[criterion] = {"top": None, "ensemble": None, "correlation": None}
             continue
@@ -127,11 +132,10 @@ def run(name: str, root: str | None, splits: int, settings: int) -> list[dict[st
     with multiprocessing.get_context("fork").Pool() as pool:
         found = [item for part in tqdm(pool.imap(fit, parts), name, len(parts)) for item in part]
     rows = []
-    fits = SharedFits(setup.data, setup.classes, ROUGH)
     for place, (labels, data) in enumerate(setup.splits):
         own = [(trial, scores) for at, trial, scores in found if at == place]
         scores = torch.from_numpy(np.stack([part for _, part in own]))
-        judged = judge(Evaluator(fits, seen_by(data, data.train_mask)), [trial for trial, _ in own], scores, data)
+        judged = judge(setup.labels(data), [trial for trial, _ in own], scores, data)
         seed = FIRST_SPLIT + place % splits
         rows += [{"dataset": name, "labels": labels, "split": seed, "criterion": c, **v} for c, v in judged.items()]
     return rows
@@ -139,7 +143,7 @@ def run(name: str, root: str | None, splits: int, settings: int) -> list[dict[st
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Means over splits and datasets: accuracy of the first, of the ensemble, rank correlation."""
-    lines = ["| criterion | " + " | ".join(f"{n} a class" for n in LABELS) + " |", "|---" * (len(LABELS) + 1) + "|"]
+    lines = ["| criterion | " + " | ".join(f"{n} per class" for n in LABELS) + " |", "|---" * (len(LABELS) + 1) + "|"]
     for criterion in ("best there is", *CRITERIA):
         cells = []
         for labels in LABELS:
@@ -155,7 +159,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def size_table(rows: list[dict[str, Any]]) -> str:
     """Mean accuracies of ensembles by size."""
-    lines = ["| members | " + " | ".join(f"{n} a class" for n in LABELS) + " |", "|---" * (len(LABELS) + 1) + "|"]
+    lines = ["| members | " + " | ".join(f"{n} per class" for n in LABELS) + " |", "|---" * (len(LABELS) + 1) + "|"]
     for size in SIZES:
         found = [[row["sizes"][size] for row in rows if row.get("sizes") and row["labels"] == n] for n in LABELS]
         lines.append(f"| {size} | " + " | ".join(f"{statistics.fmean(part):.1f}" for part in found) + " |")
@@ -166,7 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
     parser.add_argument("--datasets", nargs="*", default=["cora", "citeseer", "pubmed", "chameleon", "squirrel"])
-    parser.add_argument("--splits", type=int, default=3, help="splits for each number of labels a class")
+    parser.add_argument("--splits", type=int, default=3, help="splits for each number of labels per class")
     parser.add_argument("--settings", type=int, default=96)
     parser.add_argument("--out", type=Path, default=Path("out/criteria.json"))
     args = parser.parse_args()

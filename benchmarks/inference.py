@@ -1,4 +1,4 @@
-"""Predictions for new nodes: how many a minute, in how much memory, from a file of which size.
+"""Predictions for new nodes: how many per minute, in how much memory, from a file of which size.
 
     python benchmarks/inference.py                    # ogbn-arxiv's size, rank 1024; JSON in out/
     python benchmarks/inference.py --nodes 20000 --new-nodes 50000 --rank 256
@@ -40,11 +40,11 @@ def predict(nodes: int, path: Path, progress: bool) -> dict[str, Any]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
     model = GCKM.load(path)
-    model.transform(data, progress=progress).argmax(dim=1)
+    model.scores(data, progress=progress).argmax(dim=1)
     seconds = time.perf_counter() - start
     return {
         "predict_seconds": seconds,
-        "nodes_a_minute": 60 * nodes / seconds,
+        "nodes_per_minute": 60 * nodes / seconds,
         "data_gb": before / 2**20,
         "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }

@@ -135,7 +135,7 @@ def table3(rows: Rows, pictures: Path) -> str:
                 known = paper.TABLE3.get(name, {}).get(method.removesuffix(" authors"), {}).get(size)
                 line.append((interval(values) if values else "-") + printed(known))
             lines.append(line)
-    return table(["", "", *(f"{size} validation labels a class" for size in sizes)], lines)
+    return table(["", "", *(f"{size} validation labels per class" for size in sizes)], lines)
 
 
 def depth(rows: Rows, pictures: Path) -> str:

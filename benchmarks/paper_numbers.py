@@ -32,7 +32,7 @@ TABLE2: dict[str, Column] = {
     },
 }  # fmt: skip
 
-# Public splits; by the number of validation labels a class.
+# Public splits; by the number of validation labels per class.
 TABLE3: dict[str, dict[str, dict[int, Cell]]] = {
     "cora": {
         "GCN": {1: (81.18, 0.66), 5: (79.50, 0.56), 10: (80.51, 0.25)},

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from torch_gckm.graph import Propagation, Topology
 from torch_gckm.kernels import Kernel
-from torch_gckm.nn import Aggregation
 
 
 def kernel_pca(matrix: Tensor, count: int) -> Tensor:
@@ -48,17 +48,18 @@ def cayley_step(x: Tensor, gradient: Tensor, second: float, step: int, beta2: fl
 def paper_fit(
     data: Data, channels: tuple[int, ...], kernels: list[Kernel], lambda2: float, weights: list[float], steps: int = 10
 ) -> Tensor:
-    aggregation, edges, n = Aggregation("gcn"), data.edge_index, data.num_nodes
+    propagation, n = Propagation("gcn"), data.num_nodes
+    edges = Topology(data.edge_index, None, n)  # Keeps its matrix.
     label = data.train_mask.float()
     codes = 2.0 * torch.nn.functional.one_hot(data.y).float() - 1.0
-    k1 = centred(kernels[0](aggregation(data.x, edges)))
+    k1 = centred(kernels[0](propagation(data.x, edges)))
     h1 = kernel_pca(k1, channels[0])
-    h2 = kernel_pca(centred(kernels[1](aggregation(h1, edges))), channels[1])
+    h2 = kernel_pca(centred(kernels[1](propagation(h1, edges))), channels[1])
     h3, _ = solve(kernels[2](h2), label, codes, lambda2)
     scores, seconds = h3, [0.0, 0.0]
     for step in range(1, steps + 1):
         h1, h2 = h1.detach().requires_grad_(), h2.detach().requires_grad_()
-        k2, k3 = centred(kernels[1](aggregation(h1, edges))), kernels[2](h2)
+        k2, k3 = centred(kernels[1](propagation(h1, edges))), kernels[2](h2)
         r = 1.0 / k3.sum(dim=1) - label / lambda2
         rh = r.unsqueeze(1) * h3
         loss = -weights[0] * (h1 * (k1 @ h1)).sum() / 2 - weights[1] * (h2 * (k2 @ h2)).sum() / 2

@@ -24,9 +24,9 @@ from torch_geometric.data import Data
 
 from torch_gckm import GCKM, Trainer, __version__
 from torch_gckm.gram import Auto, Dense, LowRank
-from torch_gckm.kernels import RBF, DenseFeatures, SparseFeatures, to_csr
-from torch_gckm.kernels.sparse import SPARSE_BELOW
-from torch_gckm.nn.aggregation import Aggregation
+from torch_gckm.graph import Topology
+from torch_gckm.kernels import RBF, DenseFeatures, SparseFeatures
+from torch_gckm.layouts import SPARSE_BELOW, to_csr
 
 SIZES = (300, 600, 1000, 1500)
 PRECISIONS = ((256, 0.05), (512, 0.1), (512, 0.05), (512, 0.02), (1024, 0.05), (1024, 0.02), (1024, 0.01), (2048, 0.01))
@@ -92,7 +92,7 @@ def feature_choice(repeat: int, nodes: int = 8000, words: int = 1500, columns: i
     print(f"{'nonzero':<10}{'dense':>9}{'sparse':>9}   seconds for {columns} columns")
     for density in (0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2):
         x = (torch.rand(nodes, words, generator=generator) < density).float()
-        propagator = Aggregation("gcn")._propagator(x, edges, None).adj_t
+        propagator = Topology(edges, None, nodes).matrix("gcn", "in", x).adj_t
         dense = median_seconds(repeat, evaluate, x, propagator, False, columns)
         sparse = median_seconds(repeat, evaluate, x, propagator, True, columns)
         results.append({"nonzero": density, "dense": dense, "sparse": sparse})

@@ -62,7 +62,7 @@ def synthetic_graph(
 
 
 def gemm_rate() -> float:
-    """Single-precision floating-point operations a second of a large matrix product."""
+    """Single-precision floating-point operations per second of a large matrix product."""
     a = torch.randn(3000, 3000)
     best = 0.0
     for _ in range(4):
@@ -97,7 +97,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         "peak_with_step_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         "data_gb": baseline / 2**20,
         "accuracy": history.best.test_acc,
-        "ranks": [layer.landmarks.numel() for layer in (*model.layers, model.readout)],
+        "ranks": [layer.fit.landmarks.numel() for layer in (*model.layers, model.readout)],
     }
 
 

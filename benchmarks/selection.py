@@ -5,8 +5,8 @@
     python benchmarks/selection_report.py                       # tables and pictures from the results
 
 Three parts. ``paper``: the paper's few-label masks, three searches each. ``fresh``: random splits
-with as many labels of every class as the paper's, one search each. ``curve``: so many labels a
-class at random. Every search serves all of GCKM's rows: its settings ranked by the cosine score, by
+with as many labels of every class as the paper's, one search each. ``curve``: so many labels
+per class at random. Every search serves all of GCKM's rows: its settings ranked by the cosine score, by
 leave-one-out, by the default criterion, and the ensemble of the default's best, before and after self-training.
 The networks see the same labels. Test labels are compared with predictions when all is done, and never before.
 
@@ -35,7 +35,7 @@ from torch_gckm.select.criteria import Ranking
 
 DATASETS = ("cora", "citeseer", "pubmed", "chameleon", "squirrel")
 CURVE_DATASETS = ("cora", "citeseer", "pubmed")
-LABELS_A_CLASS = (1, 2, 4, 10, 20)
+LABELS_PER_CLASS = (1, 2, 4, 10, 20)
 TOP_ONE = ("cosine", "leave_one_out", "auto")
 SLOWER = {"pubmed": 3.0}  # Budgets of curves are longer there: a setting takes more time.
 CORRELATED = 60  # So many settings are fitted again to compare criteria with test accuracies.
@@ -47,7 +47,7 @@ def tasks(args: argparse.Namespace) -> list[dict[str, Any]]:
         runs = [{"part": "paper", "dataset": name, "split": None, "seed": seed} for seed in range(3)]
         runs += [{"part": "fresh", "dataset": name, "split": split, "seed": 0} for split in range(args.splits)]
         if name in CURVE_DATASETS:
-            places = itertools.product(LABELS_A_CLASS, range(args.curve_splits))
+            places = itertools.product(LABELS_PER_CLASS, range(args.curve_splits))
             runs += [{"part": "curve", "dataset": name, "split": s, "seed": 0, "labels": k} for k, s in places]
         curve = args.curve_budget * SLOWER.get(name, 1.0)
         budgets = {"paper": args.budget, "fresh": args.fresh_budget, "curve": curve}
@@ -82,7 +82,7 @@ def run_search(task: dict[str, Any], data: Data, test_accuracy: Callable[[Tensor
         lambda: search(seen, budget=task["budget"], seed=task["seed"], num_classes=classes, progress=False)
     )
     for criterion in TOP_ONE:
-        best = Ranking.of(criterion, result.evaluator).order(result.trials)[0]
+        best = Ranking.of(criterion, result.evaluator.labels).order(result.trials)[0]
         accuracy[criterion] = test_accuracy(result.model(best).predict())
     ensemble, plain = timed(lambda: result.ensemble(self_training=False))
     accuracy["plain"] = test_accuracy(ensemble.predict())
@@ -110,7 +110,7 @@ def correlations(result: SearchResult, test_accuracy: Callable[[Tensor], float])
     accuracies = [test_accuracy(result.model(trial).predict()) for trial in trials]
     found = {}
     for criterion in ("cosine", "leave_one_out", "per_class_out", "auto"):
-        scores = Ranking.of(criterion, result.evaluator).scores(trials)
+        scores = Ranking.of(criterion, result.evaluator.labels).scores(trials)
         found[criterion] = float(spearmanr(scores, accuracies).statistic)
     return found
 
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--fresh-budget", type=float, default=20.0, help="seconds of a search on fresh splits")
     parser.add_argument("--curve-budget", type=float, default=8.0, help="seconds of a curve's search; thrice on PubMed")
     parser.add_argument("--splits", type=int, default=10, help="fresh splits")
-    parser.add_argument("--curve-splits", type=int, default=3, help="splits for each number of labels a class")
+    parser.add_argument("--curve-splits", type=int, default=3, help="splits for each number of labels per class")
     parser.add_argument("--out", type=Path, default=Path("out/selection.jsonl"))
     args = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*Sparse CSR.*|.*sparse.*")

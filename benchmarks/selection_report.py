@@ -95,7 +95,7 @@ def time_table(parts: dict[str, Rows]) -> str:
             seconds = {key: statistics.mean(r["seconds"][key] for r in rows if key in r["seconds"])
                        for key in ("search", "ensemble", "gcn_tutorial", "appnp_tutorial")}  # fmt: skip
             lines.append([name, f"{counts:.0f}", f"{rate:.1f}", *(f"{value:.1f}" for value in seconds.values())])
-    head = ["", "settings", "settings a second", "search, s", "fitting the ensemble, s", "GCN, s", "APPNP, s"]
+    head = ["", "settings", "settings per second", "search, s", "fitting the ensemble, s", "GCN, s", "APPNP, s"]
     return table(head, lines)
 
 
@@ -108,7 +108,7 @@ def correlation_table(parts: dict[str, Rows]) -> str:
 
 
 def curves(rows: Rows, picture: Path) -> str:
-    """A table, and a picture with one panel a dataset."""
+    """A table, and a picture with one panel per dataset."""
     parts = {name: part for name, part in of_part(rows, "curve").items() if part}
     lines = []
     shown = [method for method in METHODS if not method.endswith("_example")]
@@ -123,7 +123,7 @@ def curves(rows: Rows, picture: Path) -> str:
             means = [statistics.mean(values([r for r in part if r["labels"] == c], method)) for c in counts]
             label = METHODS[method].replace("*", "")
             panel.plot(counts, means, style, marker="o", markersize=3, label=label, lw=2.2 if style == "-" else 1.4)
-        panel.set(title=name, xlabel="labels a class", xscale="log", xticks=counts)
+        panel.set(title=name, xlabel="labels per class", xscale="log", xticks=counts)
         panel.set_xticks(counts, [str(count) for count in counts])
         panel.minorticks_off()
         panel.grid(alpha=0.3)
@@ -131,7 +131,7 @@ def curves(rows: Rows, picture: Path) -> str:
     panels[0][0].legend(fontsize=8)
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture, dpi=130)
-    return table(["", "labels a class", *(METHODS[method] for method in shown)], lines)
+    return table(["", "labels per class", *(METHODS[method] for method in shown)], lines)
 
 
 def main() -> None:
@@ -153,7 +153,7 @@ def main() -> None:
         print("The same splits, paired, mean difference and its standard error:\n")
         print(paired_table(fresh))
     if any(row["part"] == "curve" for row in rows):
-        print("So many labels a class, mean and spread over random splits:\n")
+        print("So many labels per class, mean and spread over random splits:\n")
         print(curves(rows, args.picture))
 
 

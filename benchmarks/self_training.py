@@ -2,7 +2,7 @@
 
     python benchmarks/self_training.py --root DATA      # a table, and lines of JSON in out/
 
-Searches see random labels, as many of every class as the paper's or so many a class. Their ensembles then learn
+Searches see random labels, as many of every class as the paper's or so many per class. Their ensembles then learn
 from nodes that they are sure of, with several choices of confidence, strength and rounds. Splits have seeds from
 1000: their training labels are not those of another benchmark, though the graphs are the same.
 """
@@ -29,7 +29,7 @@ LABELS = {
     "chameleon": (0, 1, 4, 20),
     "squirrel": (0,),
 }
-"""Labels a class; 0 for the paper's numbers."""
+"""Labels per class; 0 for the paper's numbers."""
 CHOICES = [(0.7, 10.0, 2), (0.8, 10.0, 1), (0.8, 10.0, 2), (0.8, 2.0, 2), (0.8, 100.0, 2), (0.9, 10.0, 2)]
 FIRST_SPLIT = 1000
 
@@ -73,7 +73,7 @@ def main() -> None:
         found = [row["accuracy"] for row in rows if (row["dataset"], row["labels"]) == (name, labels)]
         means = [f"{statistics.fmean(part[key] for part in found):.1f}" for key in found[0]]
         lines.append([name, str(labels or "as the paper"), *means])
-    print(table(["", "labels a class", *rows[0]["accuracy"]], lines))
+    print(table(["", "labels per class", *rows[0]["accuracy"]], lines))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
     python benchmarks/speed.py --root DATA               # Cora, CiteSeer, PubMed, Physics; JSON in out/
     python benchmarks/speed.py --datasets cora --repeat 5
 
-Every method sees the paper's few-label training mask, on Physics 20 labels a
-class. A fit of GCKM is its initialisation, 10 fine-tuning steps and the scores
+Every method sees the paper's few-label training mask, on Physics 20 labels
+per class. A fit of GCKM is its initialisation, 10 fine-tuning steps and the scores
 of all nodes. Times are medians and accuracies means over the repetitions, each with
 a seed of its own; peak memory is that of a process that runs the method once, minus
 what importing and loading took.
@@ -35,7 +35,8 @@ from torch_geometric.utils import to_scipy_sparse_matrix
 from torch_gckm import GCKM, Trainer, __version__
 from torch_gckm.datasets import load
 from torch_gckm.gram import Dense, LowRank
-from torch_gckm.kernels import Kernel, to_csr
+from torch_gckm.kernels import Kernel
+from torch_gckm.layouts import to_csr
 
 SETTINGS = {**FEW_LABELS, "physics": {"hidden_channels": (64, 16)}}  # Physics, not in the paper, with the defaults.
 
@@ -167,7 +168,7 @@ def main() -> None:
         "version": __version__,
         "torch": torch.__version__,
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
-        "split": "the paper's few-label masks; physics: 20 random labels a class, seed 0",
+        "split": "the paper's few-label masks; physics: 20 random labels per class, seed 0",
         "note": "seconds: medians; accuracy: means; gckm_dense on pubmed: initialisation alone",
         "results": results,
     }

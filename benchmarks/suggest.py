@@ -2,7 +2,7 @@
 
     python benchmarks/suggest.py --root DATA        # a table, and JSON in out/
 
-A search sees two labels a class at random. Then as many nodes again are labelled: those that
+A search sees two labels per class at random. Then as many nodes again are labelled: those that
 ``suggest`` names, those with the smallest gap between the two largest probabilities, or random ones;
 and a second search sees all of them. Accuracies are of the nodes that none of the three has labelled.
 """

@@ -15,7 +15,7 @@ from torch_gckm.datasets import PerClassSplit, load
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--dataset", default="digits", help="cora, citeseer, ...; PyG downloads what is not there")
 parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT, else data)")
-parser.add_argument("--labels", type=int, default=4, help="labels a class")
+parser.add_argument("--labels-per-class", type=int, default=4)
 parser.add_argument("--draws", type=int, default=2, help="random choices of the labels")
 parser.add_argument("--budget", type=float, default=5.0, help="seconds of a search")
 parser.add_argument("--quick", action="store_true", help="one draw, few epochs")
@@ -53,11 +53,11 @@ def searched(data: Data) -> Tensor:
 
 methods = {kind.__name__: network(kind) for kind in (MLP, GCN, GAT, GraphSAGE)}
 methods |= {"GCKM, default settings": one_model, "GCKMClassifier": searched}
-print(f"{args.dataset}, {args.labels} labels a class")
+print(f"{args.dataset}, {args.labels_per_class} labels per class")
 for name, method in methods.items():
     right, start = [], time.perf_counter()
     draws = 1 if args.quick else args.draws
     for seed in range(draws):
-        data = load(args.dataset, args.root, transform=PerClassSplit(args.labels, seed=seed))
+        data = load(args.dataset, args.root, transform=PerClassSplit(args.labels_per_class, seed=seed))
         right.append((method(data) == data.y)[data.test_mask].double().mean())
     print(f"{name:<24}{100 * torch.stack(right).mean():>6.1f} %{(time.perf_counter() - start) / draws:>8.1f} s")

@@ -11,7 +11,7 @@ from torch_gckm.kernels import RBF, Custom, Kernel, Linear
 from torch_gckm.kernels.distance import DistanceKernel
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--draws", type=int, default=5, help="random choices of 4 labels a class")
+parser.add_argument("--draws", type=int, default=5, help="random choices of 4 labels per class")
 parser.add_argument("--quick", action="store_true", help="one draw")
 parser.add_argument("--no-progress", action="store_true", help="accepted by all examples; there is no progress bar")
 args = parser.parse_args()

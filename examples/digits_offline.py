@@ -1,4 +1,4 @@
-"""Classify scikit-learn's digits from 4 labels a class, next to PyG's GCN and label propagation.
+"""Classify scikit-learn's digits from 4 labels per class, next to PyG's GCN and label propagation.
 
 The 1,797 images become a graph in which each is joined to its 10 nearest
 neighbours. Runs offline; prints a table and saves a picture of the embedding.
@@ -19,7 +19,7 @@ from torch_gckm import GCKM, Trainer, plot
 from torch_gckm.datasets import PerClassSplit, load
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--labels", type=int, default=4, help="labels a class")
+parser.add_argument("--labels-per-class", type=int, default=4)
 parser.add_argument("--draws", type=int, default=5, help="random choices of the labels to average over")
 parser.add_argument("--picture", type=Path, default=Path("out/digits.png"), help="where to save the embedding")
 parser.add_argument("--quick", action="store_true", help="one draw and few steps")
@@ -27,7 +27,7 @@ parser.add_argument("--no-progress", action="store_true", help="no progress bars
 args = parser.parse_args()
 
 
-models: list[GCKM] = []  # Those of GCKM, one a draw.
+models: list[GCKM] = []  # Those of GCKM, one per draw.
 
 
 def gckm(data: Data) -> Tensor:
@@ -57,13 +57,14 @@ def label_propagation(data: Data) -> Tensor:
 def save_picture(model: GCKM) -> None:
     figure, axes = plt.subplots(figsize=(7, 6), layout="constrained")
     plot.embedding(model, axes)
-    axes.set_title(f"digits, embedded by GCKM, classified from {args.labels} labels a class (stars)")
+    axes.set_title(f"digits, embedded by GCKM, classified from {args.labels_per_class} labels per class (stars)")
     args.picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(args.picture, dpi=150)
 
 
-draws = [load("digits", transform=PerClassSplit(args.labels, seed=s)) for s in range(1 if args.quick else args.draws)]
-print(f"digits: {draws[0].num_nodes} nodes, {args.labels} labels a class, mean over {len(draws)} draws of the labels")
+seeds = range(1 if args.quick else args.draws)
+draws = [load("digits", transform=PerClassSplit(args.labels_per_class, seed=seed)) for seed in seeds]
+print(f"digits: {draws[0].num_nodes} nodes, {args.labels_per_class} labels per class, mean over {len(draws)} draws")
 print(f"{'method':<22}{'accuracy %':>14}{'seconds':>10}")
 for name, method in {"GCKM": gckm, "PyG GCN": gcn, "PyG LabelPropagation": label_propagation}.items():
     start, bar = time.perf_counter(), tqdm(draws, name, leave=False, disable=args.no_progress)

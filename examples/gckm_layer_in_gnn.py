@@ -23,7 +23,7 @@ from torch_gckm.optim import param_groups
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--dataset", default="digits", help="or cora, citeseer, ...; PyG downloads what is not there")
 parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT, else data)")
-parser.add_argument("--labels", type=int, default=4, help="labels a class")
+parser.add_argument("--labels-per-class", type=int, default=4)
 parser.add_argument("--epochs", type=int, default=100)
 parser.add_argument("--draws", type=int, default=3, help="random choices of the labels")
 parser.add_argument("--lr", type=float, default=0.001, help="learning rate of the embedding")
@@ -71,7 +71,7 @@ def train(data: Data, first: GCNConv | GCKMConv) -> float:
 
 accuracies: dict[str, list[float]] = {"GCN": [], "GCKMConv, then GCN": []}
 for seed in range(args.draws):
-    data = load(args.dataset, args.root, transform=PerClassSplit(args.labels, seed=seed))
+    data = load(args.dataset, args.root, transform=PerClassSplit(args.labels_per_class, seed=seed))
     for found, layer in zip(accuracies.values(), (GCNConv, GCKMConv), strict=True):
         torch.manual_seed(seed)
         found.append(train(data, layer(data.num_features, 32)))

@@ -26,7 +26,7 @@ parser.add_argument("--dataset", default="digits", help="or cora, citeseer, ...;
 parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT, else data)")
 parser.add_argument("--encoders", nargs="*", choices=ENCODERS, default=list(ENCODERS))
 parser.add_argument("--loss", choices=LOSSES, default="cross-entropy", help="on the withheld scores")
-parser.add_argument("--labels", type=int, default=4, help="labels a class")
+parser.add_argument("--labels-per-class", type=int, default=4)
 parser.add_argument("--epochs", type=int, default=100)
 parser.add_argument("--draws", type=int, default=3, help="random choices of the labels")
 parser.add_argument("--quick", action="store_true", help="few epochs and one draw")
@@ -69,11 +69,11 @@ def with_readout(kind: str, data: Data, classes: int) -> Tensor:
         return readout.predict(readout(embedding, data.y, data.train_mask))
 
 
-print(f"{args.dataset}, {args.labels} labels a class, unlabelled nodes right")
+print(f"{args.dataset}, {args.labels_per_class} labels per class, unlabelled nodes right")
 for kind in args.encoders:
     found = []
     for draw in range(args.draws):
-        data = load(args.dataset, args.root, transform=PerClassSplit(args.labels, seed=draw))
+        data = load(args.dataset, args.root, transform=PerClassSplit(args.labels_per_class, seed=draw))
         classes, unlabelled = int(data.y.max()) + 1, ~data.train_mask
         for head in (with_linear_head, with_readout):
             torch.manual_seed(draw)

@@ -42,6 +42,6 @@ size = args.file.stat().st_size / 2**20
 print(f"fitted to {known.num_nodes} nodes; the file has {size:.1f} MB")
 
 model = GCKM.load(args.file)
-scores = model.transform(data, progress=not args.no_progress)
+scores = model.scores(data, progress=not args.no_progress)
 print(f"classes of {int(is_new.sum())} new nodes: {accuracy(scores.argmax(dim=1)):.1f} % right")
 print(f"a fit to all nodes with the same labels: {accuracy(fitted(data).predict()):.1f} %")

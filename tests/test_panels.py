@@ -9,7 +9,6 @@ from torch_gckm.panels import (
     check_finite,
     double_gram,
     fix_signs,
-    one_norm_estimate,
     orthonormalize,
     row_dots,
     symmetric_product,
@@ -17,20 +16,6 @@ from torch_gckm.panels import (
     times_upper,
     times_vector,
 )
-
-
-def test_one_norm_estimate_is_a_tight_lower_bound():
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(20):
-        a = torch.randn(40, 40, generator=generator, dtype=torch.float64)
-        estimate = float(one_norm_estimate(lambda x, a=a: a @ x, lambda x, a=a: a.t() @ x, like=a))
-        exact = float(torch.linalg.matrix_norm(a, ord=1))
-        assert 0.5 * exact <= estimate <= exact * (1 + 1e-12)
-
-
-def test_one_norm_estimate_of_zero_is_zero():
-    zero = torch.zeros(5, 5)
-    assert float(one_norm_estimate(lambda x: zero @ x, lambda x: zero @ x, like=zero)) == 0.0
 
 
 def test_fix_signs_makes_the_largest_entry_positive():

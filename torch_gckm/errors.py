@@ -5,8 +5,6 @@ of them derive from :class:`GCKMError`, and also from the built-in exception
 that a caller would expect, so ``except ValueError`` keeps working.
 """
 
-from __future__ import annotations
-
 
 class GCKMError(Exception):
     """Base class of every error raised by torch_gckm."""

@@ -1,7 +1,5 @@
 """Files are written whole or not at all, and loading never executes code."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

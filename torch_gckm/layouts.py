@@ -1,7 +1,5 @@
 """Matrices in other layouts: CSR tensors, SciPy's sparse matrices, NumPy arrays."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

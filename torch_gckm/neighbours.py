@@ -1,7 +1,5 @@
 """Nearest neighbours among rows, the same whatever the number of cores."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from typing import Any
 

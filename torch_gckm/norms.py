@@ -1,7 +1,5 @@
 """Norms of matrices that are known through products only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

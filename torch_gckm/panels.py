@@ -6,8 +6,6 @@ it would send: ``R(k)`` stands for an all-reduce of ``k`` numbers, ``B(k)`` for 
 process. Functions that send nothing are here because they share the block policy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -23,13 +21,7 @@ _STRIPE = 256
 
 
 def blocks(num_rows: int, width: int, entries: int | None = None) -> Iterator[slice]:
-    """Slices that cover all rows, such that ``width`` numbers per row make an array of moderate size. Sends nothing.
-
-    Args:
-        num_rows: The number of rows.
-        width: How many numbers a row has, or produces.
-        entries: The size of an array, by default ``BLOCK_ENTRIES``.
-    """
+    """Slices that cover all rows, such that ``width`` numbers per row make an array of moderate size. Sends nothing."""
     step = max(1, (BLOCK_ENTRIES if entries is None else entries) // max(width, 1))
     for start in range(0, num_rows, step):
         yield slice(start, min(start + step, num_rows))

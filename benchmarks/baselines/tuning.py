@@ -29,7 +29,7 @@ class Outcome:
         setting: The chosen setting.
         val: Its mean validation accuracy.
         by_fold: Predictions of the models of the folds, the paper's way to report.
-        retrained: Predictions of models trained on all labels with that setting, one a seed.
+        retrained: Predictions of models trained on all labels with that setting, one per seed.
     """
 
     setting: dict[str, Any]
@@ -97,7 +97,7 @@ def _network(name: str, data: Data, folds: Folds, seeds: Sequence[int], grid: Se
 
 
 def _best_alpha(data: Data, folds: Folds, inputs: list[Tensor], predict: Callable[..., Tensor]) -> Outcome:
-    """The inputs are one a fold and one for all labels."""
+    """The inputs are one per fold and one for all labels."""
     best = Outcome({}, -1.0, [], [])
     for alpha in ALPHAS:
         by_fold = [predict(train, given, alpha) for (train, _), given in zip(folds, inputs[:-1], strict=True)]

@@ -1,1 +1,1 @@
-"""One module a table of the paper: what to run, and one row of it."""
+"""One module per table of the paper: what to run, and one row of it."""

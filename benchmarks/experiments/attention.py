@@ -15,15 +15,17 @@ from torch import Tensor
 from torch_geometric.utils import scatter
 
 from experiments.common import CITATIONS, Experiment, Row, Task, percent, seen_by, timed
-from torch_gckm.cache import LastCall
 from torch_gckm.datasets import PercentageSplit, PerClassSplit
-from torch_gckm.nn import Aggregation
+from torch_gckm.graph import Topology
+from torch_gckm.graph.normalization import normalized_edges
+from torch_gckm.nn import GCKM, GCKMConv, ModelSettings
 from torch_gckm.select import SearchResult, Space
 from torch_gckm.select.criteria import Ranking
-from torch_gckm.select.prefix import SharedFits
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.search import ROUGH
+from torch_gckm.select.shared_fits import PreparedGraphs, SharedFits
 from torch_gckm.select.trial import Evaluator, quiet
+from torch_gckm.train.labelling import Labelling
 
 METHODS = {"mean": None, "attention, wide": 1.0, "attention, narrow": 0.3}
 SETTINGS, FIRST_SPLIT = 96, 1000
@@ -42,19 +44,17 @@ class KernelAttention(torch.nn.Module):
     def __init__(self, hops: int, scale: float) -> None:
         super().__init__()
         self.hops, self.scale = hops, scale
-        self._neighbours = Aggregation("sum")
-        self._cache: LastCall[Tensor] = LastCall()
 
     def forward(self, x: Tensor, edge_index: Any = None, edge_weight: Tensor | None = None) -> Tensor:
         dense = x if x.layout == torch.strided else x.to_dense()
-        weights = self._cache.get((x, edge_index, edge_weight), lambda: self._weights(dense, edge_index, edge_weight))
+        weights = self._weights(dense, Topology(edge_index, edge_weight, x.size(0)))
         for _ in range(self.hops):
             dense = weights @ dense
         return dense
 
     @torch.no_grad()
-    def _weights(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
-        (source, target), weight = self._neighbours.normalize(edge_index, edge_weight, x)
+    def _weights(self, x: Tensor, topology: Topology) -> Tensor:
+        (source, target), weight = normalized_edges("sum", "in", topology.edges, topology.weight, x)
         parts = zip(source.split(_BLOCK), target.split(_BLOCK), strict=True)
         distance = torch.cat([(x[a] - x[b]).square().sum(dim=1) for a, b in parts])
         weight = weight * torch.exp(-distance / (self.scale * distance[source != target].mean()))
@@ -69,10 +69,21 @@ class AttentiveFits(SharedFits):
 
     def __init__(self, scale: float, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.scale, self._attention = scale, dict[int, KernelAttention]()
+        self.scale = scale
 
-    def aggregation(self, kind: str, hops: int, direction: str) -> KernelAttention:
-        return self._attention.setdefault(hops, KernelAttention(hops, self.scale))
+    @torch.no_grad()
+    def fit(self, settings: ModelSettings) -> GCKM:
+        graph, convs = self.graph(settings), list[GCKMConv]()
+        model = GCKM.from_settings(settings, graph.x.size(1), self.num_classes, self.gram)
+        for conv, key in zip(model.layers, settings.layer_keys(), strict=True):
+            if key not in self._layers:
+                conv.aggregation = KernelAttention(conv.aggregation.hops, self.scale)
+                conv.initialize_on(graph, convs[-1].h if convs else None)
+                self._layers[key] = conv
+            self._layers.move_to_end(key)
+            convs.append(self._layers[key])
+        self._forget()
+        return GCKM.with_readout(convs, graph, model.readout)
 
 
 class Attention(Experiment):
@@ -94,15 +105,15 @@ class Attention(Experiment):
         seed, name = task["split"], task["dataset"]
         split = PerClassSplit(LABELS, seed=seed) if name in CITATIONS else PercentageSplit(SHARE, 0.0, seed=seed)
         data = self.load(name, transform=split)
-        arguments = (seen_by(data, data.train_mask), int(data.y.max()) + 1, ROUGH)
-        scale = METHODS[task["method"]]
+        seen, classes, scale = seen_by(data, data.train_mask), int(data.y.max()) + 1, METHODS[task["method"]]
+        arguments = (PreparedGraphs(seen), classes, ROUGH)
         fits = SharedFits(*arguments) if scale is None else AttentiveFits(scale, *arguments)
-        evaluator, space = Evaluator(fits, arguments[0]), Space(aggregations=("mean",))
+        evaluator, space = Evaluator(fits, Labelling.of(seen, classes)), Space(aggregations=("mean",))
 
         def tried() -> SearchResult:
             count = 12 if self.options.quick else SETTINGS
             trials = [evaluator(number, space.draw_in_tree(number, seed)) for number in range(count)]
-            return SearchResult(evaluator, Ranking.of("auto", evaluator), trials)
+            return SearchResult(evaluator, Ranking.of("auto", evaluator.labels), trials)
 
         with quiet():
             result, seconds = timed(tried)

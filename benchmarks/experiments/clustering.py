@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import torch
 from baselines.dmon import EPOCHS, cluster
 from sklearn.cluster import KMeans
 from sklearn.metrics import normalized_mutual_info_score
 from torch_geometric.data import Data
 
 from experiments.common import WIKIPEDIA, Experiment, Row, Task, timed
-from torch_gckm import GCKM
+from torch_gckm.nn import KernelLayers
 
 # Numbers of channels from the number of classes.
 CHANNELS: dict[str, Callable[[int], tuple[int, int]]] = {
@@ -66,6 +67,7 @@ class Clustering(Experiment):
         parts = COMBINED if method == "GCKM combined" else (method if method in CHANNELS else "GCKM",)
         embeddings = []
         for part in parts:
-            model = GCKM(data.num_features, CHANNELS[part](classes), classes, kernel="rbf", aggregation=aggregation)
-            embeddings.append(model.initialize(data, fine_tune=False).layers[-1].h.detach().numpy())
+            layers = KernelLayers(data.num_features, CHANNELS[part](classes), "rbf", aggregation)
+            with torch.no_grad():
+                embeddings.append(layers.initialize(data).embed().numpy())
         return KMeans(classes, n_init=10, random_state=task["seed"]).fit_predict(np.hstack(embeddings))

@@ -7,7 +7,7 @@ from baselines.training import GRID, NetworkTrainer
 from experiments.common import WIKIPEDIA, Experiment, Row, Task, percent, searched, seen_by, timed
 from torch_gckm.datasets import PercentageSplit
 
-# A network listens one way; a search tries both.
+# A network receives from one side; a search tries both.
 FORMS = {"GCN": ("undirected", "as given", "turned round"), "GCKM default": ("undirected", "as given")}
 LABELLED, SPLITS = 0.025, 10
 EPOCHS = 200

@@ -51,7 +51,7 @@ class Sparsity(Experiment):
         settings = FEW_LABELS[task["dataset"]]
         model = GCKM(data.num_features, out_channels=int(data.y.max()) + 1, **settings)
         with torch.no_grad():
-            model.initialize(data, fine_tune=False).solve(data)
+            model.initialize(data).solve(data)
             kernel = model.readout.kernel(as_rows(model.layers[-1].h.double()))
         matrix = readout_system(kernel, data.train_mask, settings["lambda2"]).abs()
         largest = float(matrix.max())

@@ -58,7 +58,7 @@ class Table2(Experiment):
             "accuracy": found,
             "settings": len(result),
             "seconds": seconds,
-            "chosen": result.best.setting,
+            "chosen": result.best.setting.to_dict(),
             "effective_classes": result.best.measures["effective_classes"],
         }
 

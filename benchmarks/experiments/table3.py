@@ -1,4 +1,4 @@
-"""The paper's Table 3: the public splits, with 0, 1, 5 or 10 validation labels a class.
+"""The paper's Table 3: the public splits, with 0, 1, 5 or 10 validation labels per class.
 
 Networks stop early and are tuned by the validation labels. The paper's GCKM is chosen by its combined score. The
 package's default looks at no validation label, or trains on them as well.

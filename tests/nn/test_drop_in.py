@@ -73,7 +73,7 @@ def test_the_objective_compiles_whole():
     h = torch.linalg.qr(torch.randn(60, 4, generator=torch.Generator().manual_seed(0)))[0].requires_grad_()
 
     def objective(aggregated, h):
-        return Dense()(kernel, as_rows(aggregated), centred=True).centred_quadratic(h)
+        return Dense().centred(kernel, as_rows(aggregated)).centred_quadratic(h)
 
     compiled = torch.compile(objective, fullgraph=True, backend="aot_eager")
     plain = objective(graph.x, h)

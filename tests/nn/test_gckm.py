@@ -1,6 +1,6 @@
+"""The deep model: scores, embeddings, new graphs and the objective."""
+
 import copy
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -8,9 +8,10 @@ from torch_geometric.data import Data, HeteroData
 
 from tests.conftest import make_graph, permute_graph
 from torch_gckm import GCKM, Trainer
-from torch_gckm.errors import GraphMismatchError, InvalidInputError, LowRankWarning, NotFittedError, ZeroRowWarning
-from torch_gckm.gram import Dense
-from torch_gckm.kernels import RBF, Laplacian, Linear, Precomputed
+from torch_gckm.errors import GraphMismatchError, InvalidInputError, NotFittedError
+from torch_gckm.kernels import RBF, Laplacian, Precomputed
+from torch_gckm.nn import ModelSettings, SemiSupRKMReadout
+from torch_gckm.readout import Targets
 
 
 def fit(data, steps=0, **arguments):
@@ -36,7 +37,8 @@ def test_scores_predictions_and_embeddings(graph):
 def test_not_fitted(graph):
     model = GCKM(8, (6, 4), 3)
     for call in (lambda: model(graph.x, graph.edge_index), model.predict, model.embed, lambda: model.loss(graph),
-                 lambda: model.solve(graph), lambda: model.transform(graph)):  # fmt: skip
+                 lambda: model.solve(graph), lambda: model.transform(graph), lambda: model.scores(graph),
+                 model.summary, model.inductive):  # fmt: skip
         with pytest.raises(NotFittedError, match=r"Trainer\(model\)\.fit\(data\)"):
             call()
 
@@ -45,18 +47,22 @@ def test_another_graph_is_named_and_transformed(graph):
     model, other = fit(graph), make_graph(30, seed=9)
     with pytest.raises(GraphMismatchError, match="Use transform"):
         model(other.x, other.edge_index)
-    scores = model.transform(other)
+    scores = model.scores(other)
     assert scores.shape == (30, 3)
+    assert torch.equal(model.transform(other), model.embed(other))
     assert torch.equal(model.predict(other), scores.argmax(dim=1))
     assert model.embed(other).shape == (30, 4)
     changed = graph.clone()
     changed.x = graph.x + 0.5  # The same edges, other features: not the fitted graph either.
-    assert torch.equal(model.predict(changed), model.transform(changed).argmax(dim=1))
+    assert torch.equal(model.predict(changed), model.inductive().scores(changed).argmax(dim=1))
+    assert not torch.allclose(model.scores(changed), model.readout.scores)
 
 
 def test_transform_of_the_training_graph_equals_forward_at_kernel_pca(graph64):
     model = fit(graph64)
-    torch.testing.assert_close(model.transform(graph64), model(graph64.x, graph64.edge_index), atol=1e-6, rtol=1e-6)
+    extended = model.inductive().scores(graph64)
+    torch.testing.assert_close(extended, model(graph64.x, graph64.edge_index), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(model.transform(graph64), model.embed(), atol=1e-6, rtol=1e-6)
 
 
 def test_known_nodes_keep_their_embeddings(graph64):
@@ -65,14 +71,17 @@ def test_known_nodes_keep_their_embeddings(graph64):
     place = torch.argsort(order)
     moved = permute_graph(graph64, order)
     torch.testing.assert_close(
-        model.transform(moved, known=place)[place], model(graph64.x, graph64.edge_index), atol=1e-8, rtol=0
+        model.scores(moved, known=place)[place], model(graph64.x, graph64.edge_index), atol=1e-8, rtol=0
     )
     for bad in (place[:5], place.tolist(), place.double(), torch.ones(60, dtype=torch.bool)):
         with pytest.raises(InvalidInputError, match=r"'known' must be integers \[60\]"):
-            model.transform(moved, known=bad)
+            model.scores(moved, known=bad)
     for bad in (place - 1, place + 1, torch.zeros_like(place)):
         with pytest.raises(InvalidInputError, match="60 different nodes of the 60"):
-            model.transform(moved, known=bad)
+            model.scores(moved, known=bad)
+    torch.testing.assert_close(model.transform(moved, known=place)[place], model.embed())
+    with pytest.raises(InvalidInputError, match="pass the graph, too"):
+        model.scores(known=place)
 
 
 def test_permuting_nodes_permutes_the_scores(graph64):
@@ -122,54 +131,8 @@ def test_second_view(graph64):
     model = fit(graph64, kernel=["rbf", "rbf", RBF(0.05) * Laplacian(10.0).on("x")])
     readout = model.readout
     k = RBF(0.05)(model.embed()) * Laplacian(10.0)(graph64.x)
-    torch.testing.assert_close(readout.scores, k @ readout.alpha + readout.bias)
-    torch.testing.assert_close(model.transform(graph64), readout.scores, atol=1e-6, rtol=1e-6)
-
-
-def test_l2_normalisation_is_applied_to_new_data_too(graph64):
-    model = fit(graph64, normalize="l2")
-    scaled = graph64.clone()
-    scaled.x = graph64.x * torch.linspace(1, 9, 60, dtype=torch.float64).unsqueeze(1)
-    torch.testing.assert_close(model.transform(scaled), model.transform(graph64))
-    scaled.x[3] = 0
-    with pytest.warns(ZeroRowWarning, match=r"1 rows of x are zero .*row 3"):
-        model.transform(scaled)
-
-
-def test_columns_of_unit_spread(graph64):
-    graph64.x[:, 0] = 7.0  # A constant column stays as it is.
-    new = make_graph(20, seed=5)
-    new.x = 3.0 * new.x.double()
-    spread = graph64.x.std(dim=0, correction=0)
-    spread[0] = 1.0
-    model = fit(graph64, normalize="columns")
-    expected = model.transform(new)
-    scaled, scaled_new, sparse = (copy.copy(data) for data in (graph64, new, graph64))
-    scaled.x, scaled_new.x, sparse.x = graph64.x / spread, new.x / spread, graph64.x.to_sparse_csr()
-    plain = fit(scaled)
-    torch.testing.assert_close(model.readout.scores, plain.readout.scores)
-    torch.testing.assert_close(expected, plain.transform(scaled_new))  # New data are scaled by the fitted graph.
-    torch.testing.assert_close(fit(sparse, normalize="columns").readout.scores, plain.readout.scores)
-    new.x = new.x[:, :5]
-    with pytest.raises(InvalidInputError, match="8 columns"):
-        model.transform(new)
-
-
-def test_columns_of_whole_numbers(graph):
-    graph.x = (3 * graph.x).round()
-    scores = []
-    for x in (graph.x, graph.x.long(), graph.x.long().to_sparse()):
-        graph.x = x
-        scores.append(GCKM(8, (4,), 3, normalize="columns").initialize(graph).solve(graph))
-    torch.testing.assert_close(scores[1], scores[0])
-    torch.testing.assert_close(scores[2], scores[0])
-
-
-def test_layers_that_aggregate_alike_share_one_matrix():
-    model = GCKM(8, (6, 5, 4), 3, hops=[1, 1, 2])
-    first, second, third = (layer.aggregation for layer in model.layers)
-    assert first is second
-    assert third is not first
+    torch.testing.assert_close(readout.scores, k @ readout.fit.alpha + readout.bias)
+    torch.testing.assert_close(model.inductive().scores(graph64), readout.scores, atol=1e-6, rtol=1e-6)
 
 
 def test_kernels_are_not_shared_between_layers():
@@ -178,74 +141,14 @@ def test_kernels_are_not_shared_between_layers():
     assert len({id(layer.kernel) for layer in (*model.layers, model.readout)} | {id(kernel)}) == 4
 
 
-@pytest.mark.parametrize("arguments", [
-    {},
-    {"kernel": [RBF(3.0), 0.5 * RBF() + Linear(), RBF(0.1) * RBF(5.0).on("x")], "normalize": "l2"},
-    {"normalize": "columns"},
-    {"aggregation": ["sum", "mean"], "hops": [1, 2], "direction": "both", "code": "binary"},
-    {"eta": [1.0, 2.0, 0.9], "lambda1": 1.1, "lambda2": 0.3, "gram": Dense(500), "loss_weights": [1, 2, 3]},
-], ids=["default", "kernels", "columns", "aggregations", "numbers"])  # fmt: skip
-def test_save_and_load(graph, arguments, tmp_path):
-    model, new = fit(graph, steps=2, **arguments), make_graph(20, seed=4)
-    model.save(tmp_path / "model.pt")
-    loaded = GCKM.load(tmp_path / "model.pt")
-    assert torch.equal(loaded(graph.x, graph.edge_index), model(graph.x, graph.edge_index))
-    assert torch.equal(loaded.transform(new), model.transform(new))
-    assert torch.equal(loaded.predict(graph), model.predict(graph))
-    torch.testing.assert_close(loaded.loss(graph), model.loss(graph))
-    assert repr(loaded) == repr(model)
-
-
-def test_load_in_another_process(graph64, tmp_path):
-    model = fit(graph64)
-    model.save(tmp_path / "model.pt")
-    new = make_graph(20, seed=4)
-    torch.save({"x": new.x.double(), "edge_index": new.edge_index}, tmp_path / "new.pt")
-    script = (
-        "import sys, torch; from torch_geometric.data import Data; from torch_gckm import GCKM;"
-        "folder = sys.argv[1]; data = Data(**torch.load(folder + '/new.pt'));"
-        "torch.save(GCKM.load(folder + '/model.pt').transform(data), folder + '/scores.pt')"
-    )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
-    new.x = new.x.double()
-    assert torch.equal(torch.load(tmp_path / "scores.pt"), model.transform(new))
-
-
-def test_what_cannot_be_saved_says_so(graph, tmp_path):
-    model = fit(graph, kernel=[lambda a, b: torch.exp(-torch.cdist(a, b)), "rbf", "rbf"])
-    with pytest.raises(InvalidInputError, match="Python function"):
-        model.save(tmp_path / "model.pt")
-    model = GCKM(8, (6, 4), 3, aggregation=Same())
-    with pytest.raises(InvalidInputError, match="its own aggregation"):
-        model.save(tmp_path / "model.pt")
-    assert not (tmp_path / "model.pt").exists()
-    torch.save({"format": 99}, tmp_path / "other.pt")
-    with pytest.raises(InvalidInputError, match="not a model file"):
-        GCKM.load(tmp_path / "other.pt")
-
-
-class Same(torch.nn.Module):
-    def forward(self, x, edge_index, edge_weight=None):
-        return x
-
-
-def test_deficient_rank_carries_through_the_layers(graph, tmp_path):
-    model = GCKM(8, (12, 4), 3, kernel=["linear", "rbf", "rbf"])
-    with pytest.warns(LowRankWarning, match="rank 8"):
-        Trainer(model, steps=1, progress=False).fit(graph)
-    assert model.layers[0].h.shape == (60, 8)
-    model.save(tmp_path / "model.pt")
-    loaded = GCKM.load(tmp_path / "model.pt")
-    new = make_graph(20, seed=4)
-    assert torch.equal(loaded.transform(new), model.transform(new))
-
-
 def test_deepcopy_and_types(graph):
     model = fit(graph, steps=1)
     clone = copy.deepcopy(model)
-    assert torch.equal(clone.transform(graph), model.transform(graph))
+    assert torch.equal(clone.scores(graph), model.scores(graph))
+    assert torch.equal(clone.inductive().scores(graph), model.inductive().scores(graph))
     double = clone.double()
-    assert double.transform(graph).dtype == torch.float64
+    assert double.scores(graph).dtype == torch.float64
+    assert double.inductive().scores(graph).dtype == torch.float64
 
 
 def test_precomputed_readout_kernel_on_its_own_view(graph64):
@@ -257,7 +160,7 @@ def test_precomputed_readout_kernel_on_its_own_view(graph64):
     readout = readout.double()
     scores = readout({"h": h, "rows": torch.arange(60).unsqueeze(1).double()}, graph64.y, graph64.train_mask)
     k = RBF(1.0)(h) * matrix
-    torch.testing.assert_close(scores, k @ readout.alpha + readout.bias)
+    torch.testing.assert_close(scores, k @ readout.fit.alpha + readout.bias)
 
 
 def test_weighted_edges_reach_every_layer(graph64):
@@ -274,26 +177,10 @@ def test_other_edge_weights_are_another_graph(graph64):
     weighted = graph64.clone()
     generator = torch.Generator().manual_seed(0)
     weighted.edge_weight = 1.0 + 9.0 * torch.rand(graph64.num_edges, generator=generator).double()
-    assert torch.equal(model.predict(weighted), model.transform(weighted).argmax(dim=1))
+    assert torch.equal(model.predict(weighted), model.inductive().scores(weighted).argmax(dim=1))
+    assert not torch.allclose(model.scores(weighted), model.readout.scores)
     with pytest.raises(GraphMismatchError, match="other weights"):
         model(weighted.x, weighted.edge_index, weighted.edge_weight)
-
-
-def test_directions_differ_between_layers_and_are_saved(graph, tmp_path):
-    directed = graph.clone()
-    directed.edge_index = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
-    model = fit(directed, direction=["in", "out"])
-    model.save(tmp_path / "model.pt")
-    assert torch.equal(GCKM.load(tmp_path / "model.pt").transform(directed), model.transform(directed))
-    assert not torch.allclose(fit(directed).readout.scores, model.readout.scores)
-
-
-def test_a_kernel_of_ones_own_is_refused_when_saving(graph, tmp_path):
-    class Mine(RBF):
-        pass
-
-    with pytest.raises(InvalidInputError, match="'Mine' is not one of"):
-        fit(graph, kernel=Mine(1.0)).save(tmp_path / "model.pt")
 
 
 def test_input_channels_are_checked(graph):
@@ -318,3 +205,43 @@ def test_bad_input(graph):
         model.initialize(HeteroData())
     with pytest.raises(InvalidInputError, match="no labels"):
         model.initialize(graph).solve(Data(x=graph.x, edge_index=graph.edge_index))
+
+
+def test_a_prepared_graph_is_taken_wherever_data_are(graph):
+    model, other = fit(graph, normalize="columns"), make_graph(30, seed=9)
+    prepared, new = model.prepare(graph), model.prepare(other)
+    assert model.prepare(prepared) is prepared
+    assert model.is_fitted_on(prepared)
+    assert not model.is_fitted_on(new)
+    torch.testing.assert_close(model.loss(prepared), model.loss(graph))
+    for ask in (model.scores, model.predict, model.predict_proba, model.embed, model.transform):
+        assert torch.equal(ask(prepared), ask(graph))
+        assert torch.equal(ask(new), ask(other))
+    fresh = GCKM(8, (6, 4), 3, normalize="columns").initialize(prepared)
+    assert torch.equal(fresh.solve_on(prepared, Targets.of(graph, 3)), model.readout.scores)
+
+
+def test_layers_fitted_before_make_a_model(graph):
+    model = fit(graph, normalize="columns")
+    readout = SemiSupRKMReadout(4, 3)
+    joined = GCKM.with_readout(model.layers, model.prepare(graph), readout)
+    assert joined.is_fitted_on(graph)
+    assert not joined.is_fitted
+    assert joined.normalize == "columns"
+    assert torch.equal(joined.solve(graph), model.readout.scores)
+    new = make_graph(20, seed=4)
+    assert torch.equal(joined.scores(new), model.scores(new))
+
+
+def test_settings_build_the_same_model(graph):
+    kernels = [RBF(3.0), "laplacian", RBF(0.1) * RBF(5.0).on("x")]
+    model = fit(graph, kernel=kernels, hops=[1, 2], eta=[1.0, 2.0, 0.9], lambda2=0.3, loss_weights=[1, 2, 3])
+    settings = ModelSettings.from_dict(model.settings.to_dict())
+    assert settings == model.settings
+    twin = GCKM.from_settings(settings, 8, 3)
+    assert repr(twin) == repr(GCKM.from_settings(model.settings, 8, 3))
+    assert twin.loss_weights == model.loss_weights == (1.0, 2.0, 3.0)
+    Trainer(twin, steps=0, progress=False).fit(graph)
+    assert torch.equal(twin.readout.scores, model.readout.scores)
+    assert settings.layers[1].channels == 4
+    assert settings.readout.lambda2 == 0.3

@@ -1,126 +1,28 @@
+"""The layer as a PyG module: graphs that it knows, state, types and refused input."""
+
 import copy
 
 import pytest
 import torch
-from sklearn.decomposition import KernelPCA
 from torch_geometric.nn import GCNConv, Sequential
 
-from tests.conftest import make_graph, permute_graph, projector_distance
+from tests.conftest import make_graph
 from torch_gckm.errors import (
     DetachedInputWarning,
     GraphMismatchError,
     InvalidInputError,
     LowRankError,
-    LowRankWarning,
     NotFittedError,
 )
-from torch_gckm.kernels import RBF, Categorical, Laplacian, Linear, Polynomial, Precomputed
-from torch_gckm.nn import Aggregation, GCKMConv
-
-
-@pytest.mark.parametrize("n", [60, 450], ids=["small", "lanczos"])
-@pytest.mark.parametrize("aggregation", ["gcn", "sum", "none"])
-@pytest.mark.parametrize(("kernel", "oracle"), [
-    (RBF(2.0), {"kernel": "rbf", "gamma": 1 / 4}),
-    (Polynomial(2, 1.5), {"kernel": "poly", "gamma": 1, "coef0": 1.5**2, "degree": 2}),
-    (Linear(), {"kernel": "linear"}),
-], ids=["rbf", "polynomial", "linear"])  # fmt: skip
-def test_spans_sklearns_kernel_pca(n, aggregation, kernel, oracle):
-    data = make_graph(n)
-    x = data.x.double()
-    conv = GCKMConv(8, 5, kernel=kernel, aggregation=aggregation).double().initialize(x, data.edge_index)
-    aggregated = Aggregation(aggregation)(x, data.edge_index)
-    pca = KernelPCA(5, eigen_solver="dense", **oracle).fit(aggregated.numpy())
-    assert projector_distance(conv.h.detach(), torch.from_numpy(pca.eigenvectors_)) < 1e-6
-    torch.testing.assert_close(conv.eigenvalues, torch.from_numpy(pca.eigenvalues_), rtol=1e-8, atol=1e-8)
+from torch_gckm.gram import LowRank
+from torch_gckm.graph import Topology
+from torch_gckm.kernels import RBF
+from torch_gckm.nn import GCKMConv, Propagation
 
 
 @pytest.fixture
 def conv(graph64):
     return GCKMConv(8, 5, kernel=RBF(2.0), eta=1.7).double().initialize(graph64.x, graph64.edge_index)
-
-
-def test_orthonormal_and_centred(conv):
-    torch.testing.assert_close(conv.h.t() @ conv.h, torch.eye(5, dtype=torch.float64))
-    assert float(conv.h.detach().sum(dim=0).abs().max()) < 1e-10
-
-
-def test_transform_of_the_training_graph_is_h(conv, graph64):
-    torch.testing.assert_close(conv.transform(graph64.x, graph64.edge_index), conv.h.detach(), atol=1e-9, rtol=0)
-
-
-def test_transform_follows_the_formula_after_h_has_moved(conv, graph64):
-    """The paper's formula with H centred, on new nodes, for a point that is no eigenbasis."""
-    with torch.no_grad():
-        moved = torch.linalg.qr(conv.h + 0.05 * torch.randn(60, 5, dtype=torch.float64))[0]
-        conv.h.copy_(moved)
-    new = make_graph(40, seed=5)
-    x_new = new.x.double()
-    a, a_new = (Aggregation("gcn")(x, e) for x, e in ((graph64.x, graph64.edge_index), (x_new, new.edge_index)))
-    k, k_new, eta, n = RBF(2.0)(a), RBF(2.0)(a_new, a), 1.7, 60
-    hc = moved - moved.mean(dim=0)
-    centre = torch.eye(n, dtype=torch.float64) - 1 / n
-    lam = moved.t() @ centre @ k @ centre @ moved / eta
-    ones = torch.ones(40, n, dtype=torch.float64)
-    expected = (k_new @ hc - ones @ k @ hc / n) @ torch.linalg.inv(lam) / eta
-    torch.testing.assert_close(conv.transform(x_new, new.edge_index), expected)
-
-
-def test_permuting_nodes_permutes_the_result(conv, graph64):
-    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
-    data = permute_graph(graph64, order)
-    other = GCKMConv(8, 5, kernel=RBF(2.0)).double().initialize(data.x, data.edge_index)
-    torch.testing.assert_close(other.h.detach(), conv.h.detach()[order], atol=1e-8, rtol=0)
-    torch.testing.assert_close(
-        conv.transform(data.x, data.edge_index), conv.transform(graph64.x, graph64.edge_index)[order]
-    )
-
-
-def test_sum_separates_what_one_wl_iteration_separates_and_mean_does_not():
-    """Nodes 0 and 2 have the same colour; their neighbours are {b} and {a, b, b}: different multisets, same mean."""
-    edges = torch.tensor([[0, 2, 2, 2], [1, 3, 4, 5]])
-    edges = torch.cat([edges, edges.flip(0)], dim=1)
-    x = torch.nn.functional.one_hot(torch.tensor([0, 1, 0, 0, 1, 1])).double()
-    embeddings = {}
-    for aggregation in ("sum", "mean"):
-        conv = GCKMConv(2, 1, kernel=RBF(1.0), aggregation=aggregation).double()
-        embeddings[aggregation] = conv(x, edges).detach()
-    assert float((embeddings["sum"][0] - embeddings["sum"][2]).norm()) > 0.1
-    assert float((embeddings["mean"][0] - embeddings["mean"][2]).norm()) < 1e-10
-
-
-def test_loss_is_the_dual_objective_and_kernel_pca_minimises_it(conv, graph64):
-    value = conv.loss(graph64.x, graph64.edge_index)
-    assert float(value.detach()) == pytest.approx(-float(conv.eigenvalues.sum()) / (2 * 1.7))
-    rotation = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64))[0]
-    with torch.no_grad():
-        conv.h.copy_(conv.h @ rotation)
-    assert float(conv.loss(graph64.x, graph64.edge_index).detach()) == pytest.approx(float(value.detach()))
-    with torch.no_grad():
-        conv.h.copy_(torch.linalg.qr(torch.randn(60, 5, dtype=torch.float64))[0])
-    assert float(conv.loss(graph64.x, graph64.edge_index).detach()) > float(value.detach())
-
-
-def test_loss_has_gradients_to_h_and_x(graph64):
-    data = make_graph(12)
-    conv = GCKMConv(8, 3, kernel=RBF(2.0)).double().initialize(data.x.double(), data.edge_index)
-    with torch.no_grad():
-        conv.h.add_(0.1 * torch.randn_like(conv.h))
-    x = data.x.double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: conv.loss(x, data.edge_index), (x,))
-    conv.loss(x, data.edge_index).backward()
-
-    gradient = conv.h.grad.clone()
-    direction = torch.randn_like(conv.h)
-    step = 1e-6
-    values = []
-    for sign in (1, -1):
-        with torch.no_grad():
-            conv.h.add_(sign * step * direction)
-        values.append(float(conv.loss(x.detach(), data.edge_index).detach()))
-        with torch.no_grad():
-            conv.h.sub_(sign * step * direction)
-    assert (values[0] - values[1]) / (2 * step) == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
 
 
 def test_forward_initialises_lazily_and_checks_the_graph(graph):
@@ -154,31 +56,10 @@ def test_known_num_nodes_gives_a_parameter_to_optimise_at_once(graph):
     assert conv.h is parameter
 
 
-def test_random_initialisation(graph):
-    conv = GCKMConv(8, 4).initialize(graph.x, graph.edge_index, method="random", seed=1)
-    torch.testing.assert_close(conv.h.t() @ conv.h, torch.eye(4))
-    best = GCKMConv(8, 4).initialize(graph.x, graph.edge_index)
-    loss = conv.loss(graph.x, graph.edge_index).detach()
-    assert float(loss) > float(best.loss(graph.x, graph.edge_index).detach())
-    with pytest.raises(InvalidInputError, match="method"):
-        conv.initialize(graph.x, graph.edge_index, method="zeros")
-
-
 def test_warns_when_a_gradient_would_be_lost(graph):
     conv = GCKMConv(8, 4).initialize(graph.x, graph.edge_index)
     with pytest.warns(DetachedInputWarning, match=r"conv\.loss"):
         conv(graph.x.requires_grad_(), graph.edge_index)
-
-
-def test_rank_below_out_channels(graph):
-    conv = GCKMConv(8, 12, kernel=Linear())
-    with pytest.warns(LowRankWarning, match="rank 8, below out_channels=12"):
-        conv.initialize(graph.x, graph.edge_index)
-    assert conv.h.shape == (60, 8)
-    with pytest.raises(LowRankError, match="rank 8"):
-        GCKMConv(8, 12, kernel=Linear(), rank_deficient="error").initialize(graph.x, graph.edge_index)
-    with pytest.raises(LowRankError, match="rank 0"):
-        GCKMConv(8, 2, kernel=RBF(1.0)).initialize(torch.ones(60, 8), None)
 
 
 def test_state_dict_is_complete(graph64, conv):
@@ -243,15 +124,6 @@ def test_other_types_of_features(graph, aggregation):
         assert conv.transform(x, graph.edge_index).shape == (60, 4)
 
 
-def test_features_far_from_the_origin(graph64):
-    far = graph64.x.float() + 1e4
-    near = far.double() - 1e4
-    kernels = [GCKMConv(8, 4).initialize(far, graph64.edge_index).kernel, RBF().fit(
-        Aggregation("gcn")(far.double(), graph64.edge_index))]  # fmt: skip
-    assert float(kernels[0].sigma2) == pytest.approx(float(kernels[1].sigma2), rel=1e-2)
-    torch.testing.assert_close(RBF(2.0)(far).double(), RBF(2.0)(near), atol=1e-4, rtol=0)
-
-
 def test_a_failed_fit_leaves_the_old_one(graph):
     conv = GCKMConv(8, 4, kernel=RBF(2.0)).initialize(graph.x, graph.edge_index)
     before = conv.transform(graph.x, graph.edge_index)
@@ -266,44 +138,6 @@ def test_a_failed_fit_leaves_the_old_one(graph):
         GCKMConv(8, 4, num_nodes=10).initialize(graph.x, graph.edge_index)
 
 
-def test_views_of_the_layers_own_input(graph64):
-    kernel = RBF(2.0) * Laplacian(4.0).on("x")
-    conv = GCKMConv(8, 4, kernel=kernel).double().initialize(graph64.x, graph64.edge_index)
-    a = Aggregation("gcn")(graph64.x, graph64.edge_index)
-    matrix = RBF(2.0)(a) * Laplacian(4.0)(graph64.x)
-    pca = KernelPCA(4, kernel="precomputed", eigen_solver="dense").fit(matrix.numpy())
-    assert projector_distance(conv.h.detach(), torch.from_numpy(pca.eigenvectors_)) < 1e-6
-    torch.testing.assert_close(conv.transform(graph64.x, graph64.edge_index), conv.h.detach(), atol=1e-8, rtol=0)
-
-
-def test_precomputed_categorical_and_custom_kernels(graph64):
-    matrix = RBF(2.0)(graph64.x)
-    numbers = torch.arange(60).unsqueeze(1).double()
-    ours = GCKMConv(1, 4, kernel=Precomputed(matrix), aggregation="none").double().initialize(numbers)
-    plain = GCKMConv(8, 4, kernel=RBF(2.0), aggregation="none").double().initialize(graph64.x)
-    assert projector_distance(ours.h.detach(), plain.h.detach()) < 1e-8
-    custom = GCKMConv(8, 4, kernel=lambda a, b: torch.exp(-torch.cdist(a, b).square() / 4), aggregation="none")
-    assert projector_distance(custom.double()(graph64.x).detach(), plain.h.detach()) < 1e-8
-    codes = (graph64.x > 0).double()
-    GCKMConv(8, 4, kernel=Categorical(), aggregation="none").double().initialize(codes)
-
-
-def test_learned_bandwidth_gets_a_gradient(graph):
-    conv = GCKMConv(8, 4, kernel=RBF(2.0, learnable=True)).initialize(graph.x, graph.edge_index)
-    conv.loss(graph.x, graph.edge_index).backward()
-    assert float(conv.kernel.log_sigma2.grad) != 0.0
-
-
-def test_custom_aggregation_module(graph):
-    class Twice(torch.nn.Module):
-        def forward(self, x, edge_index, edge_weight=None):
-            return 2 * x
-
-    conv = GCKMConv(8, 4, kernel=RBF(8.0), aggregation=Twice()).initialize(graph.x, graph.edge_index)
-    plain = GCKMConv(8, 4, kernel=RBF(2.0), aggregation="none").initialize(graph.x, graph.edge_index)
-    assert projector_distance(conv.h.detach().double(), plain.h.detach().double()) < 1e-4
-
-
 def test_drops_into_pygs_sequential(graph):
     model = Sequential("x, edge_index", [
         (GCKMConv(8, 4), "x, edge_index -> h"),
@@ -311,15 +145,6 @@ def test_drops_into_pygs_sequential(graph):
     ])  # fmt: skip
     model(graph.x, graph.edge_index).sum().backward()
     assert model[0].h.grad.shape == (60, 4)
-
-
-def test_isolated_nodes_loops_and_duplicates_work():
-    x = torch.randn(8, 3, generator=torch.Generator().manual_seed(0))
-    x[3] = x[4]
-    edges = torch.tensor([[0, 0, 1, 2, 2], [1, 1, 0, 2, 0]])
-    h = GCKMConv(3, 2, kernel=RBF(1.0))(x, edges)
-    assert bool(h.isfinite().all())
-    torch.testing.assert_close(h[3], h[4])
 
 
 def test_bad_input(graph):
@@ -340,6 +165,74 @@ def test_bad_input(graph):
 
 def test_repr(conv):
     assert repr(conv) == (
-        "GCKMConv(8, 5, kernel=RBF(sigma2=2), aggregation=Aggregation('gcn', hops=1, direction='in'), "
+        "GCKMConv(8, 5, kernel=RBF(sigma2=2), aggregation=Propagation('gcn', hops=1, direction='in'), "
         "eta=1.7, gram=Auto())"
     )
+
+
+def counted_evaluations(monkeypatch):
+    calls, real = [], RBF.evaluate
+    monkeypatch.setattr(RBF, "evaluate", lambda self, a, b: calls.append(1) or real(self, a, b))
+    return calls
+
+
+@pytest.mark.parametrize("aggregation", ["gcn", "none"])
+@pytest.mark.parametrize("kernel", [RBF(2.0), RBF(2.0) * RBF(3.0).on("x")], ids=["one view", "two views"])
+def test_the_matrix_of_the_fit_serves_the_loss(graph, monkeypatch, aggregation, kernel):
+    gram = LowRank(max_rank=20)
+    conv = GCKMConv(8, 4, kernel=kernel, aggregation=aggregation, gram=gram).initialize(graph.x, graph.edge_index)
+    kept, calls = conv.fit.gram, counted_evaluations(monkeypatch)
+    for _ in range(2):
+        conv.loss(graph.x, graph.edge_index).backward()
+    assert conv.fit.gram is kept
+    assert calls == []
+    conv.loss(graph.x.clone(), graph.edge_index)
+    assert conv.fit.gram is not kept
+
+
+def test_without_gradients_the_factor_is_freed(graph, monkeypatch):
+    trained, frozen = (GCKMConv(8, 4, kernel=RBF(2.0), gram=LowRank(max_rank=20)) for _ in range(2))
+    trained.initialize(graph.x, graph.edge_index)
+    with torch.no_grad():
+        frozen.initialize(graph.x, graph.edge_index)
+    calls = counted_evaluations(monkeypatch)
+    expected = trained.loss(graph.x, graph.edge_index)
+    assert calls == []
+    torch.testing.assert_close(frozen.loss(graph.x, graph.edge_index), expected)
+    assert calls
+
+
+def test_a_matrix_with_tracked_weights_can_be_used_again(graph):
+    conv = GCKMConv(8, 4, kernel=RBF(2.0)).initialize(graph.x, graph.edge_index)
+    values = torch.ones(graph.num_edges, requires_grad=True)
+    adj_t = torch.sparse_coo_tensor(graph.edge_index.flip(0), values, (60, 60), check_invariants=True)
+    gradients = []
+    for _ in range(2):
+        (gradient,) = torch.autograd.grad(conv.loss(graph.x, adj_t), values, retain_graph=True)
+        gradients.append(gradient)
+    assert bool(gradients[0].any())
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_what_a_fit_knows(graph64, conv):
+    fit = conv.fit
+    assert fit is conv.fitted
+    assert fit.eigenvalues is conv.eigenvalues
+    assert fit.landmarks.numel() == 0
+    assert fit.description == "exact, 60 x 60"
+    assert float(fit.error) == 0.0
+    assert fit.edges == Topology(graph64.edge_index, None, 60).identity
+    torch.testing.assert_close(fit.rows().view("h").dense(), Propagation()(graph64.x, graph64.edge_index))
+    assert set(fit.views) == {"h"}
+    low = GCKMConv(8, 4, gram=LowRank(max_rank=20)).initialize(graph64.x, graph64.edge_index)
+    assert low.fit.description.startswith("rank 20 of 60, error 0.")
+    with pytest.raises(NotFittedError, match="initialize"):
+        _ = GCKMConv(8, 4).fit
+    assert conv.in_channels == 8
+
+
+def test_settings_build_the_same_layer(graph64, conv):
+    twin = GCKMConv.from_settings(8, conv.settings()).double().initialize(graph64.x, graph64.edge_index)
+    assert repr(twin) == repr(conv)
+    assert torch.equal(twin.h, conv.h)
+    assert conv.settings(2.5).loss_weight == 2.5

@@ -47,3 +47,10 @@ def ensembles(data, result):
     trained = trained.self_train(copy.copy(data), confidence=0.4)
     assert trained.members[0].readout.labelled.numel() > 6
     return plain, trained
+
+
+@pytest.fixture(scope="module")
+def start(data):
+    model = new_model()
+    Trainer(model, steps=0, progress=False).fit(data)
+    return model

@@ -8,8 +8,7 @@ from tests.plot.conftest import new_model
 from torch_gckm import GCKMClassifier, Trainer, plot
 from torch_gckm.errors import IllPosedError, InvalidInputError, NotFittedError
 from torch_gckm.kernels import RBF
-from torch_gckm.plot.confusion import confusion_counts
-from torch_gckm.plot.reliability import Bins
+from torch_gckm.plot.withheld import Bins, confusion_counts
 from torch_gckm.readout import class_similarity
 from torch_gckm.select.withheld import groups_to_withhold, withheld_similarity
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch_geometric
-from torch import Tensor
+from torch_geometric.data import Data
 
 from torch_gckm import __version__
 from torch_gckm.cli.graphs import NamedGraph, names_a_graph, read_graph
@@ -47,42 +47,42 @@ def fit(args: argparse.Namespace) -> None:
     graph = read_graph(args)
     _require_labels(graph)
     classifier = GCKMClassifier(
-        budget=_budget(args), max_settings=args.max_settings, random_state=args.seed, progress=not args.quiet,
+        budget=args.budget or None, max_settings=args.max_settings, random_state=args.seed, progress=not args.quiet,
         checkpoint=args.checkpoint,
     )  # fmt: skip
     classifier.fit(graph.data, class_names=graph.classes, node_names=graph.nodes)
     classifier.save(args.model, inductive=args.inductive)
     result, ensemble = classifier.result_, classifier.model_
     assert result is not None
-    best, size = result.best.measures, Path(args.model).stat().st_size / 2**20
-    _say(
+    best, size = result.best.measures, args.model.stat().st_size / 2**20
+    _note(
         f"{len(result)} settings in {sum(classifier.seconds_.values()):.0f} s; the best one is right about "
         f"{100 * best['leave_one_out']:.0f} % of labelled nodes whose labels are withheld"
     )
-    _say(f"{args.model}: {len(ensemble.members)} models, {size:.1f} MB")
+    _note(f"{args.model}: {len(ensemble.members)} models, {size:.1f} MB")
     if args.predictions is not None:
-        _write_predictions(args.predictions, classifier, classifier.predict_proba(), graph.nodes)
+        _write_classes(args.predictions, classifier, None, graph.nodes)
     if args.report is not None:
         title = f"Classes of {'the digits' if args.dataset == 'digits' else args.dataset or args.features.name}"
         write_report(args.report, classifier, title=title, seconds=classifier.seconds_, command=args.command)
-        _say(f"{args.report}: written")
+        _note(f"{args.report}: written")
     labels = classifier.labels_
     right = accuracy(ensemble.predict(), labels.y, labels.test)
     if not math.isnan(right):
-        _say(f"{100 * right:.1f} % of {int(labels.test.sum())} test nodes are right")
+        _note(f"{100 * right:.1f} % of {int(labels.test.sum())} test nodes are right")
 
 
 def predict(args: argparse.Namespace) -> None:
     """Write the classes of all nodes of a graph."""
     classifier = _load(args.model)
     if not names_a_graph(args):
-        _write_predictions(args.output, classifier, classifier.predict_proba(), classifier.node_names_)
+        _write_classes(args.output, classifier, None, classifier.node_names_)
         return
     if args.directed and not classifier.directed_:
         raise InvalidInputError(f"{args.model} was fitted to undirected edges; leave out --directed")
     args.directed = classifier.directed_ and args.n_neighbors is None
     graph = read_graph(args, [str(name) for name in classifier.classes_.tolist()])
-    _write_predictions(args.output, classifier, classifier.predict_proba(graph.data), graph.nodes)
+    _write_classes(args.output, classifier, graph.data, graph.nodes)
 
 
 def search_settings(args: argparse.Namespace) -> None:
@@ -90,7 +90,7 @@ def search_settings(args: argparse.Namespace) -> None:
     graph = read_graph(args)
     _require_labels(graph)
     result = search(
-        graph.data, budget=_budget(args), max_settings=args.max_settings, seed=args.seed,
+        graph.data, budget=args.budget or None, max_settings=args.max_settings, seed=args.seed,
         num_classes=len(graph.classes), progress=not args.quiet, checkpoint=args.checkpoint,
     )  # fmt: skip
     print(result.table(args.show))
@@ -154,10 +154,6 @@ def _require_labels(graph: NamedGraph) -> None:
         raise InvalidInputError(f"labels of at least two classes are needed, got {graph.classes}")
 
 
-def _budget(args: argparse.Namespace) -> float | None:
-    return None if args.budget == 0 else args.budget
-
-
 def _load(path: Path) -> GCKMClassifier:
     from torch_gckm.estimators import GCKMClassifier  # Needs scikit-learn.
 
@@ -166,11 +162,10 @@ def _load(path: Path) -> GCKMClassifier:
     return GCKMClassifier.load(path)
 
 
-def _write_predictions(
-    path: Path | None, classifier: GCKMClassifier, probabilities: Tensor, nodes: Sequence[str] | None
-) -> None:
+def _write_classes(path: Path | None, classifier: GCKMClassifier, data: Data | None, nodes: list[str] | None) -> None:
+    """Write the two likeliest classes of every node of a graph, by default the fitted one."""
     classes = [str(name) for name in classifier.classes_.tolist()]
-    values, places = torch.as_tensor(probabilities).topk(2, dim=1)
+    values, places = torch.as_tensor(classifier.predict_proba(data)).topk(2, dim=1)
     names = nodes or [str(node) for node in range(len(values))]
     rows = (
         [name, classes[first], f"{sure:.4f}", classes[second], f"{less:.4f}"]
@@ -180,7 +175,7 @@ def _write_predictions(
 
 
 def _write(path: Path | None, header: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """A CSV file, or the standard output."""
+    """Write a CSV file, or to the standard output."""
     text = io.StringIO(newline="")
     csv.writer(text).writerows([header, *rows])
     if path is None:
@@ -188,8 +183,8 @@ def _write(path: Path | None, header: Sequence[str], rows: Iterable[Iterable[Any
         sys.stdout.flush()
         return
     write_atomically(path, lambda file: file.write(text.getvalue().encode()))
-    _say(f"{path}: written")
+    _note(f"{path}: written")
 
 
-def _say(text: str) -> None:
+def _note(text: str) -> None:
     print(text, file=sys.stderr)

@@ -1,7 +1,5 @@
 """The commands and their options."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex
@@ -28,14 +26,14 @@ USER_ERRORS = (GCKMError, OSError, ImportError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0, or 2 after a mistake of the user, which is told in one line."""
+    """Run a command; returns 0, or 2 after a mistake of the user, which one line on the standard error describes."""
     args = _parser().parse_args(arguments)
     args.command = shlex.join(["gckm", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", GCKMWarning)
-            warnings.showwarning = _show_warning
+            warnings.showwarning = lambda message, *_, **__: print(f"gckm: {message}", file=sys.stderr)
             args.run(args)
     except BrokenPipeError:  # Whoever reads the output, such as head, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -49,14 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"gckm: {message}", file=sys.stderr)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "gckm", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("gckm", description=DESCRIPTION, formatter_class=layout)
     parser.add_argument("--version", action="version", version=__version__)
     chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
@@ -87,16 +80,13 @@ def _parser() -> argparse.ArgumentParser:
     suggest.add_argument("model", type=Path, help="a file of 'gckm fit'")
     suggest.add_argument("--count", type=int, default=10, metavar="N")
 
-    for name, run, text in (
-        ("embed", commands.embed, "embeddings of all nodes, made without labels, as CSV"),
-        ("cluster", commands.cluster, "clusters of nodes, found without labels, as CSV"),
-    ):
-        made = command(name, run, text)
+    embed = command("embed", commands.embed, "embeddings of all nodes, made without labels, as CSV")
+    cluster = command("cluster", commands.cluster, "clusters of nodes, found without labels, as CSV")
+    for made, usual in ((embed, "64 16"), (cluster, "several models")):
         made.add_argument("--output", type=Path, metavar="FILE", help="default: the screen")
-        usual = "64 16" if name == "embed" else "several models"
         made.add_argument("--channels", type=int, nargs="+", help=f"dimensions of the layers (default: {usual})")
         made.add_argument("--aggregation", default="gcn", choices=("gcn", "mean", "sum", "none"))
-        if name == "cluster":
+        if made is cluster:
             made.add_argument("--clusters", type=int, metavar="N", help="default: the number of classes")
         add_graph_arguments(made)
 

@@ -1,23 +1,20 @@
 """Random and fixed splits as PyG transforms; the same seed makes the same split."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Union
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-Nodes = Union[Tensor, Sequence[int]]
+Nodes = Tensor | Sequence[int]
 
 
 class PerClassSplit(BaseTransform):  # type: ignore[misc]
     """So many training nodes of every class, chosen at random.
 
     Args:
-        num_train: Training nodes of every class, or one number a class.
+        num_train: Training nodes of every class, or one number per class.
         num_val: Validation nodes of every class.
         num_test: Test nodes in all; ``None`` for all that are left.
         seed: The seed of the choice.
@@ -29,7 +26,6 @@ class PerClassSplit(BaseTransform):  # type: ignore[misc]
         self.num_train, self.num_val, self.num_test, self.seed = num_train, num_val, num_test, seed
 
     def forward(self, data: Data) -> Data:
-        """Set the masks."""
         order, classes = _known_at_random(data, self.seed), int(data.y.max()) + 1
         counts = [self.num_train] * classes if isinstance(self.num_train, int) else [int(n) for n in self.num_train]
         if len(counts) != classes:
@@ -48,7 +44,7 @@ class FewLabelSplit(BaseTransform):  # type: ignore[misc]
     """A few training nodes, chosen at random, with every class among them.
 
     Args:
-        num_train: Training nodes in all; at least one a class.
+        num_train: Training nodes in all; at least one per class.
         num_val: Validation nodes in all.
         num_test: Test nodes in all; ``None`` for all that are left.
         seed: The seed of the choice.
@@ -58,10 +54,9 @@ class FewLabelSplit(BaseTransform):  # type: ignore[misc]
         self.num_train, self.num_val, self.num_test, self.seed = num_train, num_val, num_test, seed
 
     def forward(self, data: Data) -> Data:
-        """Set the masks."""
         order = _known_at_random(data, self.seed)
-        firsts = [(data.y[order] == number).nonzero()[:1].view(-1) for number in data.y[order].unique().tolist()]
-        first = torch.cat(firsts)
+        y = data.y[order]
+        first = torch.cat([(y == number).nonzero()[:1].view(-1) for number in y.unique().tolist()])
         if self.num_train < first.numel():
             raise ValueError(f"'num_train' is {self.num_train}, but there are {first.numel()} classes")
         is_rest = torch.ones_like(order, dtype=torch.bool).index_fill(0, first, False)
@@ -85,7 +80,6 @@ class PercentageSplit(BaseTransform):  # type: ignore[misc]
         self.train, self.val, self.seed = train, val, seed
 
     def forward(self, data: Data) -> Data:
-        """Set the masks."""
         order = _known_at_random(data, self.seed)
         count, stop = round(self.train * order.numel()), round((self.train + self.val) * order.numel())
         return _set_masks(data, order[:count], order[count:stop], order, None)
@@ -104,7 +98,6 @@ class FixedSplit(BaseTransform):  # type: ignore[misc]
         self.train, self.val, self.test = train, val, test
 
     def forward(self, data: Data) -> Data:
-        """Set the masks."""
         train, val = _numbers(self.train), _numbers(self.val)
         if self.test is None:
             return _set_masks(data, train, val, (data.y.view(-1) >= 0).nonzero().view(-1), None)
@@ -114,6 +107,7 @@ class FixedSplit(BaseTransform):  # type: ignore[misc]
 
 
 def _known_at_random(data: Data, seed: int) -> Tensor:
+    """The nodes with a known label in random order, ``[m]``; flattens ``y``."""
     order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(seed))
     data.y = data.y.view(-1)
     known: Tensor = data.y[order] >= 0
@@ -121,6 +115,7 @@ def _known_at_random(data: Data, seed: int) -> Tensor:
 
 
 def _numbers(nodes: Nodes) -> Tensor:
+    """Node numbers, ``[m]``."""
     given = torch.as_tensor(nodes)
     return given.nonzero().view(-1) if given.dtype == torch.bool else given.long()
 

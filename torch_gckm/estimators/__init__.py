@@ -1,4 +1,4 @@
-"""Estimators with scikit-learn manners (extra ``sklearn``)."""
+"""Estimators with the interface of scikit-learn (extra ``sklearn``)."""
 
 try:
     import sklearn  # noqa: F401
@@ -6,7 +6,6 @@ except ImportError as error:
     raise ImportError("estimators need scikit-learn; install it with: pip install 'torch_gckm[sklearn]'") from error
 
 from torch_gckm.estimators.classifier import GCKMClassifier
-from torch_gckm.estimators.clustering import GCKMClustering
-from torch_gckm.estimators.embedding import GCKMEmbedding
+from torch_gckm.estimators.unsupervised import GCKMClustering, GCKMEmbedding
 
 __all__ = ["GCKMClassifier", "GCKMClustering", "GCKMEmbedding"]

@@ -1,10 +1,8 @@
 """What the estimators have in common: graphs or arrays in, tensors or arrays out."""
 
-from __future__ import annotations
-
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +16,11 @@ from torch_geometric.data import Data, HeteroData
 
 from torch_gckm import errors
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.estimators.rows import join, neighbour_graph, places_among, to_matrix, to_tensor
-from torch_gckm.gram import GramLike
-from torch_gckm.graph import Normalize, PropagationLike, graph_of
-from torch_gckm.kernels import KernelLike
+from torch_gckm.estimators.inputs import join, neighbour_graph, places_among, to_matrix, to_tensor
+from torch_gckm.graph import graph_of
 from torch_gckm.nn import KernelLayers
 
-# Beyond that, the last directions of a small kernel matrix are noise, and new nodes land anywhere along them.
+# With more channels, the last directions of a small kernel matrix are noise, and new nodes land anywhere along them.
 NODES_PER_CHANNEL = 8
 
 
@@ -72,7 +68,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return Data(x=to_tensor(x), edge_index=edges), y
 
     def _ask(self, X: Any = None, edge_index: Any = None) -> Tensor:
-        """The values of every node of a graph, or of every row of a matrix."""
+        """The values of every node of a graph, or of every row of a matrix, ``[n, c]``."""
         self._require_fit()
         if X is None or isinstance(X, Data | HeteroData):
             if edge_index is not None:
@@ -122,44 +118,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class LayersEstimator(GraphEstimator):
-    """An estimator of unsupervised layers; its values are the embeddings of the last one.
-
-    Attributes:
-        layers_: The fitted layers, of one model or of several side by side.
-        embedding_: The embeddings of the fitted graph, ``[n, channels]``.
-    """
-
-    layers_: list[KernelLayers]
-    embedding_: Any
-    kernel: KernelLike
-    aggregation: PropagationLike | Sequence[PropagationLike]
-    hops: int | Sequence[int]
-    normalize: Normalize
-    gram: GramLike
-
-    @torch.no_grad()
-    def _fit_layers(self, X: Any, edge_index: Any, channels: Callable[[int], Sequence[Any]]) -> Tensor:
-        """Fit one model for each of the numbers of channels that suit the number of nodes."""
-        graph, _ = self._take(X, edge_index)
-        options: dict[str, Any] = {
-            name: getattr(self, name) for name in ("kernel", "aggregation", "hops", "normalize", "gram")
-        }
-        models = [KernelLayers(self.n_features_in_, numbers, **options) for numbers in channels(graph.num_nodes)]
-        fitted = [model.to(graph.x.device).initialize(graph) for model in models]
-        self.layers_, self.graph_, self.from_rows_ = fitted, graph, not isinstance(X, Data)
-        h = self._values(None)
-        self.embedding_ = self._answer(h)
-        return h
-
-    def _fitted_layers(self) -> Sequence[KernelLayers]:
-        return self.layers_
-
-    def _values(self, graph: Data | None) -> Tensor:
-        return torch.cat([layers.embed(graph) for layers in self.layers_], dim=1)
-
-
 def _edges(edge_index: Any) -> Tensor:
+    """Edges of any kind as a tensor, ``[2, E]``."""
     if isinstance(edge_index, Tensor):
         return edge_index
     edges = np.array(edge_index)

@@ -1,11 +1,9 @@
 """From a graph with a few labels to classes, with no other choice to make."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -17,25 +15,28 @@ from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.base import NODES_PER_CHANNEL, GraphEstimator
-from torch_gckm.estimators.labels import NumberedLabels, check_blanks, is_labelled
-from torch_gckm.estimators.rows import to_matrix
-from torch_gckm.estimators.saving import load_classifier, save_classifier
-from torch_gckm.files import PathLike
+from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, is_labelled, to_matrix
+from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import is_directed
 from torch_gckm.nn import GCKM
-from torch_gckm.readout import pick_mask
+from torch_gckm.nn.saving import FORMAT as MODEL_FORMAT
+from torch_gckm.readout import labels_of, pick_mask
 from torch_gckm.select import GCKMEnsemble, SearchResult, Space, search
 from torch_gckm.select.criteria import Criterion
+from torch_gckm.select.ensemble import ensemble_from
+from torch_gckm.select.inductive_ensemble import FORMAT as ENSEMBLE_FORMAT
+from torch_gckm.select.inductive_ensemble import members_of
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.train.labelling import Labelling
 
+FORMAT = "classifier 1"
+
 
 class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
-    """Classifies the nodes of a graph, or the rows of a matrix, from a handful of labels.
+    """Classifies the nodes of a graph, or the rows of a matrix, from a few labels.
 
-    It searches for settings by what withheld labels say, so it needs no validation set, and combines
-    the best ones.
+    It searches for the settings that predict withheld labels best, so it needs no validation set, and combines them.
 
     .. code-block:: python
 
@@ -73,19 +74,14 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         result_: All settings that were tried, ranked; ``None`` without a search.
         graph_: The fitted graph; its ``y`` are places in :attr:`classes_`, its masks those of the split.
         labels_: The labels that were given, and the nodes to choose and judge by.
+        class_names_: The names of the class numbers of a graph, if they were given.
         node_names_: The names of the nodes, if they were given.
         directed_: Whether some pair of nodes is joined one way only.
         seconds_: How long the search and the fit of the ensemble took.
         n_features_in_: The number of features.
     """
 
-    classes_: Any
     model_: Any
-    result_: SearchResult | None
-    labels_: Labelling
-    node_names_: list[str] | None
-    directed_: bool
-    seconds_: dict[str, float]
 
     def __init__(
         self,
@@ -102,18 +98,9 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         n_neighbors: int = 10,
         checkpoint: PathLike | None = None,
     ) -> None:
-        self.search = search
-        self.budget = budget
-        self.max_settings = max_settings
-        self.criterion = criterion
-        self.members = members
-        self.self_training = self_training
-        self.gram = gram
-        self.random_state = random_state
-        self.workers = workers
-        self.progress = progress
-        self.n_neighbors = n_neighbors
-        self.checkpoint = checkpoint
+        self.search, self.budget, self.max_settings, self.criterion = search, budget, max_settings, criterion
+        self.members, self.self_training, self.gram, self.random_state = members, self_training, gram, random_state
+        self.workers, self.progress, self.n_neighbors, self.checkpoint = workers, progress, n_neighbors, checkpoint
 
     def fit(
         self,
@@ -124,7 +111,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         split: int | None = None,
         class_names: Sequence[str] | None = None,
         node_names: Sequence[str] | None = None,
-    ) -> GCKMClassifier:
+    ) -> Self:
         """Search, fit and combine.
 
         Args:
@@ -133,7 +120,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             y: The labels of the rows of a matrix, -1: unknown.
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
             split: The column to use of masks ``[n, splits]``.
-            class_names: The names of the class numbers of a ``Data`` object, which are then predicted.
+            class_names: The names of the class numbers of a ``Data`` object, which are predicted instead of them.
             node_names: The names of the nodes, to be kept in :attr:`node_names_`.
         """
         if not (self.search is None or self.search == "auto" or isinstance(self.search, Space)):
@@ -154,8 +141,9 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         # All at once: a fit that fails leaves the one before as it was.
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
         self.labels_ = replace(labels, test=numbered.test_nodes(graph))
-        self.from_rows_, self.node_names_ = from_rows, None if node_names is None else list(node_names)
-        self.directed_ = is_directed(graph)
+        self.class_names_ = None if class_names is None else list(class_names)
+        self.node_names_ = None if node_names is None else list(node_names)
+        self.from_rows_, self.directed_ = from_rows, is_directed(graph)
         self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
 
@@ -201,11 +189,13 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             if isinstance(mask, str) and X.get(mask) is None:
                 raise InvalidInputError(f"the graph has no '{mask}'; say with mask= which nodes to score")
             chosen = X[mask] if isinstance(mask, str) else mask
-            where = (pick_mask(chosen, X.num_nodes, split, "mask") > 0) & (X.y.reshape(-1) >= 0)
+            numbers = labels_of(X).reshape(-1)
+            where = (pick_mask(chosen, X.num_nodes, split, "mask") > 0) & (numbers >= 0)
             if not bool(where.any()):
                 raise InvalidInputError("none of the nodes to score has a label")
-            true, predicted = to_matrix(X.y.reshape(-1)[where]), to_matrix(self.predict(X))[to_matrix(where)]
-            return float((true == predicted).mean())
+            names = dict(enumerate(self.class_names_ or ()))
+            true = np.array([names.get(number, number) for number in numbers[where].tolist()], dtype=object)
+            return float((true == to_matrix(self.predict(X))[to_matrix(where)]).mean())
         predicted = to_matrix(self.predict(X, edge_index=edge_index))
         y = column_or_1d(to_matrix(y))
         labelled = is_labelled(y)
@@ -216,8 +206,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
 
     def suggest(self, count: int = 10) -> Any:
         """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``."""
-        self._require_fit()
-        return self._answer(self.model_.suggest(count))
+        return self._answer(self._ensemble().suggest(count))
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
         """Write the classifier to one file, atomically; the fitted graph itself is not part of it.
@@ -227,24 +216,53 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             inductive: Write only what new nodes and graphs need; names of fitted nodes are left out, too.
         """
         self._require_fit()
-        save_classifier(self, path, inductive=inductive)
+        is_reduced = inductive and isinstance(self.model_, GCKMEnsemble)
+        content = {
+            "format": FORMAT,
+            "ensemble": (self.model_.inductive() if is_reduced else self.model_).content(),
+            "classes": self.classes_ if isinstance(self.classes_, Tensor) else self.classes_.tolist(),
+            "class_names": self.class_names_,
+            "from_rows": self.from_rows_,
+            "node_names": None if inductive else self.node_names_,
+            "directed": self.directed_,
+            "num_features": self.n_features_in_,
+        }
+        save_tensors(content, path)
 
     @classmethod
-    def load(cls, path: PathLike) -> GCKMClassifier:
-        """Read a classifier that :meth:`save` wrote; executes no code from the file."""
-        return load_classifier(cls, path)
+    def load(cls, path: PathLike) -> Self:
+        """Read a classifier that :meth:`save` wrote; executes no code from the file.
+
+        A file of a ``GCKMEnsemble`` or of a single ``GCKM`` becomes a classifier whose classes are numbers.
+        """
+        content = load_tensors(path)
+        if content.get("format") not in (FORMAT, ENSEMBLE_FORMAT, MODEL_FORMAT):
+            raise InvalidInputError(f"'{path}' is not a file of a classifier of this version of torch_gckm")
+        loaded = cls()
+        loaded.model_, loaded.result_ = ensemble_from(*members_of(content, path)), None
+        classes = content.get("classes", torch.arange(loaded.model_.out_channels))
+        loaded.classes_ = classes if isinstance(classes, Tensor) else np.array(classes)
+        loaded.class_names_, loaded.node_names_ = content.get("class_names"), content.get("node_names")
+        loaded.from_rows_, loaded.directed_ = content.get("from_rows", False), content.get("directed", False)
+        loaded.n_features_in_ = content.get("num_features", loaded.model_.models[0].in_channels)
+        return loaded
 
     def _values(self, graph: Data | None) -> Tensor:
-        if graph is None and not isinstance(self.model_, GCKMEnsemble):
-            raise InvalidInputError("the classifier was saved with inductive=True and knows no graph; pass it one")
-        values: Tensor = self.model_.predict_proba() if graph is None else self.model_.predict_proba(graph)
+        values: Tensor = (self._ensemble() if graph is None else self.model_).predict_proba(graph)
         return values
 
     def _fitted_layers(self) -> list[GCKM]:
-        members: list[GCKM] = self.model_.members
-        return members
+        return self._ensemble().members
+
+    def _ensemble(self) -> GCKMEnsemble:
+        """The fitted ensemble; raises if a file held only what other graphs need."""
+        self._require_fit()
+        if not isinstance(self.model_, GCKMEnsemble):
+            raise InvalidInputError("the classifier was saved with inductive=True and knows no graph; pass it one")
+        return self.model_
 
     def _one_model(self, graph: Data, labels: Labelling) -> GCKMEnsemble:
+        """A model with default settings, and fewer channels on small graphs, as an ensemble."""
         most = max(2, graph.num_nodes // NODES_PER_CHANNEL)
         channels = (min(64, most), min(16, most))
         model = GCKM(graph.num_features, channels, labels.targets.num_classes, gram=self.gram).to(graph.x.device)
@@ -258,15 +276,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         if from_rows and space.directions is None:
             space = replace(space, directions=("in",))  # As rows that are new receive.
         return search(
-            graph,
-            space,
-            self.budget,
-            self.criterion,
-            self.random_state,
-            max_settings=self.max_settings,
-            num_classes=num_classes,
-            gram=self.gram,
-            workers=self.workers,
-            progress=self.progress,
+            graph, space, self.budget, self.criterion, self.random_state, max_settings=self.max_settings,
+            num_classes=num_classes, gram=self.gram, workers=self.workers, progress=self.progress,
             checkpoint=self.checkpoint,
-        )
+        )  # fmt: skip

@@ -8,18 +8,6 @@ from torch_gckm.gram.low_rank import LowRank
 from torch_gckm.gram.resolve import GramLike, as_gram, gram_from_config
 
 __all__ = [
-    "Auto",
-    "CentredLowRankGram",
-    "Dense",
-    "DenseGram",
-    "Gram",
-    "GramFactory",
-    "GramLike",
-    "LandmarkGram",
-    "LowRank",
-    "LowRankGram",
-    "Panel",
-    "as_gram",
-    "describe_matrix",
-    "gram_from_config",
-]
+    "Auto", "CentredLowRankGram", "Dense", "DenseGram", "Gram", "GramFactory", "GramLike", "LandmarkGram",
+    "LowRank", "LowRankGram", "Panel", "as_gram", "describe_matrix", "gram_from_config"
+]  # fmt: skip

@@ -1,7 +1,5 @@
 """The top of the spectrum of a centred kernel matrix."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
@@ -18,11 +16,6 @@ def top_eigenvectors(matrix: Tensor, count: int, *, check_psd: bool) -> tuple[Te
 
     Centring is applied to vectors, never to the matrix. Eigenvalues that are
     zero up to rounding are left out; signs are fixed.
-
-    Args:
-        matrix: A symmetric matrix in double precision, ``[n, n]``.
-        count: How many are wanted.
-        check_psd: Also look for a negative eigenvalue and refuse it.
     """
     size = matrix.size(0)
     count = min(count, size - 1)

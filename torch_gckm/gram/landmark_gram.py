@@ -1,7 +1,5 @@
 r"""A kernel matrix known through the columns of some nodes, its landmarks."""
 
-from __future__ import annotations
-
 import copy
 from abc import abstractmethod
 from functools import cached_property
@@ -20,14 +18,7 @@ G = TypeVar("G", bound="LandmarkGram")
 
 
 class LandmarkGram(Gram):
-    r"""The matrix :math:`K_{nS} K_{SS}^{-1} K_{Sn}` of landmarks :math:`S`.
-
-    Args:
-        kernel: The kernel function.
-        rows: The features.
-        landmarks: The nodes :math:`S`, ``[m]``.
-        panel: Its factor, if it was made when the landmarks were chosen; else it is made when it is needed.
-    """
+    r"""The matrix :math:`K_{nS} K_{SS}^{-1} K_{Sn}` of landmarks :math:`S`."""
 
     def __init__(self, kernel: Kernel, rows: Rows, landmarks: Tensor, panel: Panel | None = None) -> None:
         super().__init__(kernel, rows)

@@ -1,7 +1,5 @@
 r"""Low-rank kernel matrices: linear in the number of nodes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

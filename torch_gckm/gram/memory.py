@@ -1,7 +1,5 @@
 """Ask for memory before it is used."""
 
-from __future__ import annotations
-
 import psutil
 import torch
 

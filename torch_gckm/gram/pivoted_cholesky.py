@@ -1,7 +1,5 @@
 r"""Randomly pivoted Cholesky: a low-rank factor of a kernel matrix from some of its columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

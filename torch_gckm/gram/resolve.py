@@ -1,7 +1,5 @@
 """From names and saved configurations to Gram representations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Union
 

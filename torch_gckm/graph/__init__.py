@@ -9,20 +9,7 @@ from torch_gckm.graph.scaling import Normalize, Scaling
 from torch_gckm.graph.topology import Topology
 
 __all__ = [
-    "Adjacency",
-    "DIRECTIONS",
-    "Direction",
-    "KINDS",
-    "Normalize",
-    "PreparedGraph",
-    "Propagation",
-    "PropagationLike",
-    "RememberedGraph",
-    "Scaling",
-    "Topology",
-    "as_propagation",
-    "canonical_edges",
-    "check_features",
-    "graph_of",
-    "is_directed",
-]
+    "Adjacency", "DIRECTIONS", "Direction", "KINDS", "Normalize", "PreparedGraph", "Propagation", "PropagationLike",
+    "RememberedGraph", "Scaling", "Topology", "as_propagation", "canonical_edges", "check_features", "graph_of",
+    "is_directed"
+]  # fmt: skip

@@ -1,7 +1,5 @@
 """Edges in one canonical form, whatever form the caller uses."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Union
 

@@ -1,7 +1,5 @@
 """Numbers that tell a graph from any other."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -32,7 +30,7 @@ def matrix_identity(x: Tensor) -> tuple[int, int]:
     """A hash of the numbers of a matrix; it depends neither on their type nor on the layout, dense or sparse."""
     digest = hashlib.blake2b(str(tuple(x.shape)).encode(), digest_size=16)
     for part in _contents(x.detach().cpu()):
-        digest.update(part.contiguous().numpy())
+        digest.update(part.contiguous().numpy().data)
     value = digest.digest()
     return int.from_bytes(value[:8], "little", signed=True), int.from_bytes(value[8:], "little", signed=True)
 
@@ -48,9 +46,8 @@ def _contents(x: Tensor) -> Iterator[Tensor]:
         yield places[stored]
         yield _shortest(sparse.values()[stored])
         return
-    rows = x if is_dense else to_scipy(sparse)
     for block in panels.blocks(x.size(0), x.size(1)):
-        yield _shortest(rows[block] if is_dense else torch.from_numpy(rows[block].toarray()))
+        yield _shortest(x[block] if is_dense else torch.from_numpy(to_scipy(sparse)[block].toarray()))
 
 
 def _shortest(x: Tensor) -> Tensor:

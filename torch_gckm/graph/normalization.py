@@ -1,7 +1,5 @@
 """Normalised adjacency matrices, and products with them."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -28,15 +26,7 @@ class PropagationMatrix(NamedTuple):
 def normalized_edges(
     kind: str, direction: Direction, edges: Tensor, weight: Tensor | None, like: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Edges with self-loops ``[2, E']``, oriented towards the node that receives, and their weights ``[E']``.
-
-    Args:
-        kind: ``"gcn"``, ``"sum"`` or ``"mean"``, see :class:`~torch_gckm.graph.Propagation`.
-        direction: Which neighbours a node receives from.
-        edges: Canonical edges ``[2, E]``.
-        weight: Their weights ``[E]``.
-        like: A tensor with a row per node, which gives dtype and device.
-    """
+    """Edges with self-loops ``[2, E']``, oriented towards the node that receives, and their weights ``[E']``."""
     num_nodes = like.size(0)
     edges = edges.to(like.device)
     weight = like.new_ones(edges.size(1)) if weight is None else weight.to(like)

@@ -1,7 +1,5 @@
 """Propagation over neighbours: the one place where a layer sees the graph."""
 
-from __future__ import annotations
-
 from typing import Union
 
 import torch
@@ -61,13 +59,7 @@ class Propagation(MessagePassing):  # type: ignore[misc]
     def forward(
         self, x: Tensor, edge_index: Adjacency | Topology | None = None, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Propagate ``hops`` times.
-
-        Args:
-            x: Node features.
-            edge_index: Edges, or a :class:`Topology`, which keeps its matrices for the next call.
-            edge_weight: Edge weights.
-        """
+        """Propagate ``hops`` times."""
         if self.kind == "none":
             return x
         topology = edge_index

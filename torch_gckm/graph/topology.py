@@ -1,7 +1,5 @@
 """The edges of one graph, checked once, and the matrices made of them."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import torch
@@ -14,11 +12,6 @@ from torch_gckm.graph.normalization import Direction, PropagationMatrix, normali
 
 class Topology:
     """Canonical edges of a graph and its propagation matrices, each of which is made once, when it is asked for.
-
-    Args:
-        adjacency: Edges in any form, see :func:`~torch_gckm.graph.canonical_edges`.
-        edge_weight: Their weights.
-        num_nodes: The number of nodes.
 
     Attributes:
         adjacency: The edges as they were given, for propagations of the user's own.

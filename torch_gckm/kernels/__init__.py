@@ -11,29 +11,8 @@ from torch_gckm.kernels.sparse import SparseFeatures
 from torch_gckm.kernels.views import Views, as_rows
 
 __all__ = [
-    "RBF",
-    "Laplacian",
-    "Matern",
-    "Linear",
-    "Polynomial",
-    "NormalizedPolynomial",
-    "Cosine",
-    "Categorical",
-    "Precomputed",
-    "Custom",
-    "Kernel",
-    "LeafKernel",
-    "Sum",
-    "Product",
-    "Scaled",
-    "Rows",
-    "Features",
-    "DenseFeatures",
-    "SparseFeatures",
-    "Views",
-    "FeaturesLike",
-    "KernelLike",
-    "as_rows",
-    "as_kernel",
-    "kernel_from_config",
-]
+    "RBF", "Laplacian", "Matern", "Linear", "Polynomial", "NormalizedPolynomial", "Cosine", "Categorical",
+    "Precomputed", "Custom", "Kernel", "LeafKernel", "Sum", "Product", "Scaled", "Rows", "Features",
+    "DenseFeatures", "SparseFeatures", "Views", "FeaturesLike", "KernelLike", "as_rows", "as_kernel",
+    "kernel_from_config"
+]  # fmt: skip

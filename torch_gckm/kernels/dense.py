@@ -86,7 +86,7 @@ class DenseFeatures(Features):
     def detach(self) -> DenseFeatures:
         if not self.requires_grad:
             return self  # A kernel matrix that was made of them knows them again.
-        return DenseFeatures(self.x.detach(), self.origin, self._offset)
+        return DenseFeatures(self.x.detach(), self.origin, self._offset) if self.requires_grad else self
 
     def fresh_leaves(self) -> DenseFeatures:
         return DenseFeatures(self.x.detach().requires_grad_(self.requires_grad), self.origin, self._offset)

@@ -1,7 +1,5 @@
 """Kernels that read entries: categorical codes, precomputed values, any callable."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernels of the Euclidean distance: RBF, Laplacian and Matern."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernels of the inner product: linear, polynomial and their normalised forms."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

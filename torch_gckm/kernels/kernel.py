@@ -120,9 +120,8 @@ class Kernel(torch.nn.Module, ABC):
 class LeafKernel(Kernel):
     """An elementary kernel: a function of one view.
 
-    Subclasses register hyperparameters with :meth:`_hyperparameter`, list the
-    constructor's arguments in :meth:`arguments` and implement ``_evaluate``
-    and ``_diagonal`` on a single :class:`Features`.
+    Subclasses register hyperparameters with :meth:`_hyperparameter`, list the constructor's arguments in
+    :meth:`arguments` and implement ``_evaluate`` and ``_diagonal`` on a single :class:`Features`.
     """
 
     view: str = DEFAULT_VIEW
@@ -171,11 +170,7 @@ class LeafKernel(Kernel):
         return f"{type(self).__name__}({text}){on}"
 
     def _hyperparameter(self, name: str, value: float | Automatic, learnable: bool) -> None:
-        """Register a positive number: a buffer, or the exponential of a parameter if it is learned.
-
-        It is kept in double precision whatever the features are, so that a
-        bandwidth means the same number in a float32 and in a float64 model.
-        """
+        """Register a positive number: a buffer, or the exponential of a parameter if it is learned; always double."""
         automatic = value == "auto"
         number = math.nan if automatic else float(value)
         if not automatic and not 0.0 < number < math.inf:

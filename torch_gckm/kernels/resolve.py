@@ -1,7 +1,5 @@
 """From names, functions and saved configurations to kernels."""
 
-from __future__ import annotations
-
 from typing import Any, Union
 
 from torch_gckm.errors import InvalidInputError
@@ -22,7 +20,8 @@ _BY_NAME: dict[str, type[LeafKernel]] = {
     "cosine": Cosine,
     "categorical": Categorical,
 }
-_BY_KIND: dict[str, type[LeafKernel]] = {kind.__name__: kind for kind in (*_BY_NAME.values(), Precomputed)}
+_BY_KIND: dict[str, type[LeafKernel]] = {kind.__name__: kind for kind in _BY_NAME.values()}
+_BY_KIND["Precomputed"] = Precomputed
 _PAIRS: dict[str, type[Pair]] = {"Sum": Sum, "Product": Product}
 
 

@@ -21,11 +21,6 @@ class SparseFeatures(Features):
     Inner products with a few rows :math:`Y` take two sparse products,
     :math:`A (X Y')`; the product :math:`A X`, still sparse, is only needed for norms and single rows.
     On the CPU; no gradient flows to the features.
-
-    Args:
-        matrix: :math:`X`, a CSR tensor ``[n, d]``.
-        operator: :math:`A`, a CSR tensor ``[n, n]``; none for the rows of :math:`X` themselves.
-        hops: The power :math:`h`.
     """
 
     def __init__(

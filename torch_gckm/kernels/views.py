@@ -16,11 +16,7 @@ from torch_gckm.layouts import to_csr
 
 
 class Views(Rows):
-    """Several named feature matrices of the same nodes.
-
-    Args:
-        views: Name to features; all with the same number of rows.
-    """
+    """Several named feature matrices of the same nodes."""
 
     def __init__(self, views: Mapping[str, Tensor | Features]) -> None:
         if not views:

@@ -4,8 +4,6 @@ Everything here works on the thin matrices themselves: no :math:`n \times n`
 matrix is ever formed.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import torch
@@ -65,13 +63,7 @@ def random_stiefel(
 
 
 class SkewFactors:
-    r"""The skew-symmetric matrix :math:`W = (P X' - X P') / \rho`, held as its factors of rank :math:`2s`.
-
-    Args:
-        p: The matrix :math:`P`, ``[n, s]``.
-        x: The point :math:`X`, ``[n, s]``.
-        rho: The positive scale :math:`\rho`.
-    """
+    r"""The skew-symmetric matrix :math:`W = (P X' - X P') / \rho`, held as its factors of rank :math:`2s`."""
 
     def __init__(self, p: Tensor, x: Tensor, rho: Tensor) -> None:
         self.p, self.x, self.rho = p, x, rho

@@ -9,13 +9,6 @@ from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
 from torch_gckm.nn.settings import LayerSettings, ModelSettings, ReadoutSettings
 
 __all__ = [
-    "GCKM",
-    "GCKMConv",
-    "InductiveGCKM",
-    "KernelLayers",
-    "LayerSettings",
-    "ModelSettings",
-    "Propagation",
-    "ReadoutSettings",
-    "SemiSupRKMReadout",
-]
+    "GCKM", "GCKMConv", "InductiveGCKM", "KernelLayers", "LayerSettings", "ModelSettings", "Propagation",
+    "ReadoutSettings", "SemiSupRKMReadout"
+]  # fmt: skip

@@ -1,7 +1,5 @@
 """What a fitted layer or readout predicts for nodes that it has not seen."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch
@@ -35,13 +33,7 @@ class Extension(Record):
 
     @torch.no_grad()
     def forward(self, kernel: Kernel, rows: Rows, progress: str | None = None) -> Tensor:
-        """The values at some rows, ``[n, c]``, a block of them at a time.
-
-        Args:
-            kernel: The kernel.
-            rows: The features of the nodes.
-            progress: The title of a progress bar; ``None`` shows none.
-        """
+        """The values at some rows, ``[n, c]``, a block of them at a time."""
         marks, weights, offset = self.rows().to(torch.float64), self.weights.double(), self.offset.double()
         result = torch.empty(rows.num_rows, weights.size(1), dtype=rows.dtype, device=rows.device)
         with tqdm(total=rows.num_rows, desc=progress, unit="node", unit_scale=True, disable=progress is None) as bar:
@@ -53,13 +45,7 @@ class Extension(Record):
 
 
 def layer_extension(gram: Gram, rows: Rows, h: Tensor) -> Extension:
-    r"""The out-of-sample map of a layer, :math:`\hat H = (K_{new} H_c - \frac1n 1 1' K H_c) (H' K_c H)^{-1}`.
-
-    Args:
-        gram: The layer's kernel matrix in double precision.
-        rows: The features that it was made of, as they are to be kept.
-        h: The dual variables :math:`H`, ``[n, s]``.
-    """
+    r"""The out-of-sample map of a layer, :math:`\hat H = (K_{new} H_c - \frac1n 1 1' K H_c) (H' K_c H)^{-1}`."""
     centred = panels.centred(h.detach().double())
     product = gram.matmul(centred)
     spectrum = panels.cross(centred, product)
@@ -70,15 +56,7 @@ def layer_extension(gram: Gram, rows: Rows, h: Tensor) -> Extension:
 
 
 def readout_extension(gram: Gram, rows: Rows, alpha: Tensor, bias: Tensor, eta: float) -> Extension:
-    r"""The out-of-sample map of a readout, :math:`K_{new} a / \eta + b`.
-
-    Args:
-        gram: The readout's kernel matrix in double precision.
-        rows: The features that it was made of, as they are to be kept.
-        alpha: The dual variables :math:`a`, ``[n, p]``.
-        bias: The bias :math:`b`, ``[p]``.
-        eta: The regularisation :math:`\eta`.
-    """
+    r"""The out-of-sample map of a readout, :math:`K_{new} a / \eta + b`."""
     nodes, weights = gram.representer(alpha.double())
     return Extension(_views(gram, rows, nodes), weights / eta, bias)
 

@@ -188,13 +188,16 @@ class GCKM(KernelLayers):
                 number of fitted node ``i``. Their embeddings are then the fitted ones.
             progress: Show a progress bar for every layer.
         """
-        if known is None and (data is None or self.is_fitted_on(data)):
-            self._require_fit()
-            return self.readout.scores
+        self._require_fit()
         if data is None:
-            raise InvalidInputError("'known' says where fitted nodes are in another graph; pass the graph, too")
+            if known is not None:
+                raise InvalidInputError("'known' says where fitted nodes are in another graph; pass the graph, too")
+            return self.readout.scores
+        graph = self.prepare(data)
+        if known is None and self.is_fitted_on(graph):
+            return self.readout.scores
         pinned = None if known is None else (known, [conv.h.detach() for conv in self.layers])
-        return self.inductive().scores_on(self.prepare(data), pinned, progress)
+        return self._out_of_sample().scores_on(graph, pinned, progress)
 
     def predict(self, data: Data | PreparedGraph | None = None) -> Tensor:
         """Classes ``[n]`` of the fitted graph, or of any other."""
@@ -205,7 +208,11 @@ class GCKM(KernelLayers):
         return class_similarity(self.scores(data), self.readout.codes).softmax(dim=1)
 
     def inductive(self) -> InductiveGCKM:
-        """The model for other graphs only: landmarks and small matrices, apart from the fitted graph."""
+        """A copy of the model for other graphs only: landmarks and small matrices, apart from the fitted graph."""
+        return copy.deepcopy(self._out_of_sample())
+
+    def _out_of_sample(self) -> InductiveGCKM:
+        """The same, made of this model's own kernels and extensions."""
         self._require_fit()
         maps = [conv.out_of_sample() for conv in self.layers]
         return InductiveGCKM(self.settings, self.in_channels, maps, self.readout.out_of_sample(), self.scaling)

@@ -22,13 +22,6 @@ class InductiveGCKM(torch.nn.Module):
     """What a fitted :class:`~torch_gckm.GCKM` needs for nodes and graphs that it has not seen, and nothing else.
 
     ``model.save(path, inductive=True)`` writes one, ``GCKM.load(path)`` reads it.
-
-    Args:
-        settings: The settings of the model.
-        in_channels: The number of input features.
-        layers: The maps of the hidden layers.
-        readout: The map of the readout.
-        scaling: How the input features are scaled.
     """
 
     def __init__(
@@ -66,12 +59,7 @@ class InductiveGCKM(torch.nn.Module):
         return self.readout.codes.dtype
 
     def scores(self, data: Data | PreparedGraph, *, progress: bool = False) -> Tensor:
-        """Scores of every node of a graph, ``[n, p]``.
-
-        Args:
-            data: The complete graph.
-            progress: Show a progress bar for every layer.
-        """
+        """Scores of every node of a graph, ``[n, p]``."""
         return self.scores_on(self.prepare(data), progress=progress)
 
     @torch.no_grad()

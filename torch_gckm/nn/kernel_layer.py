@@ -1,7 +1,5 @@
 """A layer of the kernel machine on prepared graphs."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
@@ -28,18 +26,6 @@ class KernelLayer(torch.nn.Module):
 
     A fitted layer is its parameter :attr:`h` and one :attr:`fitted`, which is replaced as a whole. The input of a layer
     is a prepared graph and, above the first layer, the embedding ``h`` of the layer below.
-
-    Args:
-        in_channels: See :class:`~torch_gckm.GCKMConv`, as for all others.
-        out_channels: The number of embedding dimensions.
-        kernel: The kernel.
-        aggregation: The propagation.
-        hops: How often to propagate.
-        eta: The regularisation.
-        gram: How to represent the kernel matrix.
-        num_nodes: The number of nodes, if known.
-        direction: Which neighbours to receive from.
-        rank_deficient: What to do about a kernel matrix of low rank.
     """
 
     stiefel_parameters = ("h",)

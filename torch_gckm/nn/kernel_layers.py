@@ -1,7 +1,5 @@
 """Layers of the kernel machine, one upon the other, without labels."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, cast
@@ -169,10 +167,11 @@ class KernelLayers(torch.nn.Module):
 
     def embed(self, data: Data | PreparedGraph | None = None, layer: int = -1) -> Tensor:
         """Node embeddings of a layer, of the fitted graph or of any other."""
-        if data is None or self.is_fitted_on(data):
-            self._require_init()
+        self._require_init()
+        graph = None if data is None else self.prepare(data)
+        if graph is None or self.is_fitted_on(graph):
             return self.layers[layer].h.detach()
-        return self._embeddings(data)[layer]
+        return self._embeddings(graph)[layer]
 
     def transform(self, data: Data | PreparedGraph, known: Tensor | None = None, *, progress: bool = False) -> Tensor:
         """Embeddings of every node of another graph, ``[n, s]``, by the out-of-sample extension.

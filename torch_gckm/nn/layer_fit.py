@@ -82,13 +82,7 @@ class LayerFit(Record):
         return LayerFit(gram, self.eigenvalues, self.edges, float(self.error))
 
     def extension(self, kernel: Kernel, h: Tensor, matrix: Callable[[Rows], Gram]) -> Extension:
-        """What the fit predicts for any node, seen or new; made once for an embedding and a kernel.
-
-        Args:
-            kernel: The layer's kernel.
-            h: The layer's embedding.
-            matrix: Makes the kernel matrix of features.
-        """
+        """What the fit predicts for any node, seen or new; made once for an embedding and a kernel."""
         known = self._extended
         if known is None or known.kernel != kernel.key() or not torch.equal(known.h, h):
             with torch.no_grad():

@@ -1,7 +1,5 @@
 """Fitted layers as functions of any graph, apart from the graph they were fitted on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,14 +14,7 @@ Known = tuple[Tensor, Sequence[Tensor]]  # Places of fitted nodes in another gra
 
 
 def layer_rows(kernel: Kernel, aggregation: torch.nn.Module, graph: PreparedGraph, h: Tensor | None = None) -> Rows:
-    """What a layer's kernel reads: propagated features as the view ``"h"``, and the layer's input as ``"x"``.
-
-    Args:
-        kernel: The kernel.
-        aggregation: The propagation.
-        graph: The graph.
-        h: The input of the layer; by default the features of the graph.
-    """
+    """What a layer's kernel reads: propagated features as the view ``"h"``, and the layer's input as ``"x"``."""
     if h is None:
         propagated = graph.propagated(aggregation)
         return Views({"h": propagated, "x": graph.input}) if "x" in kernel.views else propagated
@@ -48,13 +39,7 @@ class _Map(torch.nn.Module):
 
 
 class LayerMap(_Map):
-    """A fitted layer's map from a graph, and the layer's input on it, to embeddings.
-
-    Args:
-        kernel: The kernel.
-        aggregation: The propagation.
-        extension: What the fit predicts for any node.
-    """
+    """A fitted layer's map from a graph, and the layer's input on it, to embeddings."""
 
     def __init__(self, kernel: Kernel, aggregation: torch.nn.Module, extension: Extension | None = None) -> None:
         super().__init__(kernel, extension)
@@ -66,13 +51,7 @@ class LayerMap(_Map):
 
 
 class ReadoutMap(_Map):
-    """A fitted readout's map from features to scores.
-
-    Args:
-        kernel: The kernel.
-        codes: The class codes, ``[classes, p]``.
-        extension: What the fit predicts for any node.
-    """
+    """A fitted readout's map from features to scores."""
 
     codes: Tensor
 
@@ -92,14 +71,7 @@ def embed_graph(
     known: Known | None = None,
     progress: bool = False,
 ) -> list[Tensor]:
-    """The embeddings of a graph after every layer, ``[n, s]`` each.
-
-    Args:
-        layers: The maps of the layers.
-        graph: The graph.
-        known: The places of fitted nodes in the graph, and their embeddings after every layer, which are kept.
-        progress: Show a progress bar for every layer.
-    """
+    """The embeddings of a graph after every layer, ``[n, s]`` each."""
     if known is not None:
         check_known(known[0], known[1][0].size(0), graph.num_nodes)
     embeddings: list[Tensor] = []

@@ -1,7 +1,5 @@
 """What a readout knows once it is solved, beside its dual variables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -126,13 +124,7 @@ class ReadoutFit(Record):
         return (solution.leverage(index) * weight).to(self.scores.dtype)
 
     def extension(self, kernel: Kernel, eta: float, matrix: Callable[[Rows], Gram]) -> Extension:
-        """What the fit predicts for any node, seen or new; made once.
-
-        Args:
-            kernel: The readout's kernel.
-            eta: The readout's regularisation.
-            matrix: Makes the kernel matrix of features.
-        """
+        """What the fit predicts for any node, seen or new; made once."""
         known = self._extended
         if known is None or known.kernel != kernel.key() or known.eta != eta:
             with torch.no_grad():

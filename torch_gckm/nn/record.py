@@ -1,7 +1,5 @@
 """Tensors that are written once and belong together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -19,10 +17,6 @@ class Record(torch.nn.Module):
 
     A module, so that its tensors follow the layer that holds it to other devices, types, copies and state dicts. It is
     never written to: a new fit makes a new record, which replaces the old one as a whole.
-
-    Args:
-        tensors: The tensors by name.
-        views: The features by view.
     """
 
     def __init__(self, tensors: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
@@ -33,13 +27,7 @@ class Record(torch.nn.Module):
 
     @classmethod
     def from_state(cls: type[R], state: Mapping[str, Any], prefix: str, like: Tensor | None = None) -> R | None:
-        """From the entries of a state dict that begin with ``prefix``; ``None`` if there are none.
-
-        Args:
-            state: The state dict.
-            prefix: How their names begin.
-            like: Gives type and device; by default they stay as they are.
-        """
+        """From the entries of a state dict that begin with ``prefix``; ``None`` if there are none."""
         found = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
         if not found:
             return None

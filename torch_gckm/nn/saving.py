@@ -45,8 +45,8 @@ def model_content(model: Model) -> dict[str, Any]:
                 f"a model with its own aggregation module cannot be saved whole: {layer.aggregation}; "
                 "save model.state_dict() instead"
             )
-    for part in (*settings.layers, settings.readout):
-        kernel_from_config(part.kernel)
+    for kernel in (*(layer.kernel for layer in settings.layers), settings.readout.kernel):
+        kernel_from_config(kernel)
     return {
         "inductive": not hasattr(model, "data_id"),
         "in_channels": model.in_channels,

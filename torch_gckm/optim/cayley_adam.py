@@ -1,7 +1,5 @@
 """Adam on the Stiefel manifold by the Cayley transform."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, overload
 

@@ -1,7 +1,5 @@
 """Sort a model's parameters into those on the Stiefel manifold and the rest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,4 +1,4 @@
-"""How a search and a fit went, step by step."""
+"""How a search and a fit went, step by step, and how much of the features' variance the layers keep."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.plot.style import COLOURS, QUIET, axes_of, frame, legend_below
+from torch_gckm.nn import GCKM, GCKMConv
+from torch_gckm.plot.style import COLOURS, MARKERS, QUIET, axes_of, frame, legend_below
+from torch_gckm.plot.subject import Subject
 from torch_gckm.select import SearchResult
 from torch_gckm.select.result import MEMBERS, choose_members
 from torch_gckm.train import History
@@ -28,7 +32,10 @@ LABELS = {
     "seconds": "seconds",
 }
 SCORES = ("train_acc", "val_acc", "test_acc", "cosine")
+EXACT_UP_TO = 4096  # Nodes; of larger graphs so many are drawn to estimate the trace.
+_BLOCK = 512
 _STYLES = ("-", "--", ":", "-.")
+_LAYER_STYLES = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)))
 
 
 def settings(result: SearchResult, ax: Axes | None = None, members: int = MEMBERS) -> Axes:
@@ -81,19 +88,97 @@ def training(history: History, ax: Axes | None = None, names: Sequence[str] = SC
     if not len(history):
         raise InvalidInputError("the history is empty")
     ax = axes_of(ax)
+    from matplotlib.ticker import MaxNLocator
+
     steps = [record.step for record in history]
     for number, name in enumerate(names):
         values = [getattr(record, name) for record in history]
         if not all(math.isnan(value) for value in values):
-            style: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "linestyle": _STYLES[number % 4]}
-            ax.plot(steps, values, label=LABELS[name], marker="o", markersize=4, **style)
+            look: dict[str, Any] = {
+                "color": COLOURS[number % len(COLOURS)],
+                "linestyle": _STYLES[number % len(_STYLES)],
+            }
+            ax.plot(steps, values, label=LABELS[name], marker="o", markersize=4, **look)
     ax.axvline(history.best.step, color=QUIET, linewidth=1, linestyle="--", zorder=0)
     frame(ax)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.set_xlabel("step")
     if len(ax.get_legend_handles_labels()[0]) > 1:
         legend_below(ax, 1)
     elif len(names) == 1:
         ax.set_ylabel(LABELS[names[0]])
     ax.set_title(f"step {history.best.step} was kept, by {history.monitor}")
+    return ax
+
+
+@torch.no_grad()
+def centred_trace(conv: GCKMConv, most: int = EXACT_UP_TO, seed: int = 0) -> float:
+    r"""The variance of a fitted layer's features: the trace of the centred kernel matrix, :math:`\mathrm{Tr} K_c`.
+
+    On graphs of more nodes than ``most``, the mean over all pairs is estimated by that over the pairs of so many.
+    """
+    rows = conv.fit.rows()
+    count = rows.num_rows
+    diagonal = conv.kernel(rows, diag=True).double()
+    chosen = torch.arange(count)
+    if count > most:
+        chosen = torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:most].sort().values
+    size = chosen.numel()
+    if size < 2:
+        return 0.0
+    used = rows.rows(chosen.to(rows.device)).to(torch.float64)  # Wide kernels are almost constant.
+    blocks = torch.arange(size, device=rows.device).split(_BLOCK)
+    total = sum(float(conv.kernel(used.rows(block), used).sum()) for block in blocks)
+    pairs = (total - float(diagonal[chosen].sum())) / (size * (size - 1))
+    return (count - 1) * (float(diagonal.mean()) - pairs)
+
+
+def shares(model: GCKM) -> list[Tensor]:
+    """For every hidden layer of a model at step 0, the share of the variance that each component captures.
+
+    An embedding are the top eigenvectors of the centred kernel matrix: a share is an eigenvalue over the trace.
+    Fine-tuning changes the kernel matrices of later layers, but not the eigenvalues that they keep.
+    """
+    return [conv.eigenvalues.detach().double().cpu() / max(centred_trace(conv), 1e-30) for conv in model.layers]
+
+
+def eigenvalues(model: Any, ax: Axes | None = None) -> Axes:
+    """Draw the decay of the eigenvalues of every hidden layer, as shares of the variance.
+
+    Where a curve is still high at its end, more channels would keep more; where it has fallen by many orders of
+    magnitude, fewer would do.
+
+    Args:
+        model: A ``GCKM`` at step 0, a ``GCKMEnsemble`` or a ``GCKMClassifier``.
+        ax: Axes to draw on.
+    """
+    return decay([shares(member) for member in Subject.of(model).members], ax)
+
+
+def decay(members: Sequence[Sequence[Tensor]], ax: Axes | None = None) -> Axes:
+    """Draw shares that :func:`shares` found, for one or more models."""
+    ax = axes_of(ax)
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    for layer in range(max(map(len, members))):
+        curves = [member[layer] for member in members if len(member) > layer]
+        captured = [min(100.0, 100 * float(curve.sum())) for curve in curves]  # Low-rank traces are a little off.
+        low, high = f"{min(captured):.0f}", f"{max(captured):.0f}"
+        text = f"layer {layer + 1}: {low} %" if low == high else f"layer {layer + 1}: {low} to {high} %"
+        look: dict[str, Any] = {
+            "color": COLOURS[layer % len(COLOURS)],
+            "linestyle": _LAYER_STYLES[layer % len(_LAYER_STYLES)],
+        }
+        if len(members) == 1:
+            look |= {"marker": MARKERS[layer % len(MARKERS)], "markersize": 4}
+        for number, curve in enumerate(curves):
+            ax.plot(range(1, curve.numel() + 1), curve.numpy(), label=text if number == 0 else None, **look)
+    ax.set_yscale("log")
+    bottom, top = ax.get_ylim()
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if top < 500 * bottom else (1.0,)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
+    frame(ax)
+    ax.set(xlabel="component", ylabel="share of the variance, %")
+    ax.legend(frameon=False, title="captured in all")
     return ax

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.panels import fix_signs
-from torch_gckm.plot.style import axes_of, ink, look_of, shown, surface
+from torch_gckm.plot.style import axes_of, colour_of, look_of, shown
 from torch_gckm.plot.subject import Subject
 
 if TYPE_CHECKING:
@@ -37,14 +37,7 @@ def method_for(method: Method, count: int) -> Literal["tsne", "pca"]:
 
 
 def plane(h: Tensor, method: Method = "auto", seed: int = 0) -> Array:
-    """Points ``[n, 2]`` that show an embedding; the same ones every time.
-
-    Args:
-        h: The embedding, ``[n, s]``.
-        method: ``"pca"``: its two main directions. ``"tsne"``: scikit-learn's t-SNE, which keeps neighbours together.
-            ``"auto"``: t-SNE if scikit-learn is there and the nodes are not very few.
-        seed: The seed of t-SNE.
-    """
+    """Points ``[n, 2]`` that show an embedding ``[n, s]``, the same ones every time: by PCA, or by t-SNE from there."""
     method = method_for(method, h.size(0))
     centred = (h - h.mean(dim=0)).double().cpu()
     _, vectors = torch.linalg.eigh(centred.t() @ centred)
@@ -92,32 +85,31 @@ def embedding(
         model: A ``GCKM``, ``GCKMEnsemble`` or ``GCKMClassifier``.
         ax: Axes to draw on.
         names: Names of the classes.
-        method: How to get to two dimensions, see :func:`~torch_gckm.plot.embedding.plane`.
-        max_nodes: Of larger graphs, draw a random choice of so many nodes, which the title then says.
+        method: How to get to two dimensions. ``"pca"``: the two main directions. ``"tsne"``: scikit-learn's t-SNE,
+            which keeps neighbours together. ``"auto"``: t-SNE if scikit-learn is there and the nodes are not very few.
+        max_nodes: Of larger graphs, draw a random choice of so many nodes, and note it in the title.
         seed: The seed of that choice, and of t-SNE.
     """
     ax = axes_of(ax, 6.0, 5.2)
     subject = Subject.of(model, names)
-    predicted, labelled = subject.predict().cpu(), subject.labelled.cpu()
+    predicted, labelled = subject.model.predict().cpu(), subject.labelled.cpu()
     nodes = nodes_to_draw(predicted.numel(), labelled, max_nodes, seed)
     h = torch.cat([member.embed().cpu()[nodes] for member in subject.members], dim=1)
     points, shades = plane(h, method, seed), predicted[nodes].numpy()
     size = float(np.clip(30000 / len(points), 8, 40))
-    for number in range(len(subject.names)):
+    for number, name in enumerate(subject.names):
         at = points[shades == number]
-        look = look_of(number)
-        ax.scatter(at[:, 0], at[:, 1], s=size, alpha=0.75, linewidths=0, label=shown(subject.names[number]), **look)
+        ax.scatter(at[:, 0], at[:, 1], s=size, alpha=0.75, linewidths=0, label=shown(name), **look_of(number))
     where = np.isin(nodes.numpy(), labelled.numpy())
     given = subject.label_class.cpu()[torch.searchsorted(labelled, nodes[where])].numpy()
-    colours = [look_of(number)["color"] for number in given]
-    stars: dict[str, Any] = {"s": 110, "marker": "*", "edgecolors": ink(), "linewidths": 0.8}
-    ax.scatter(points[where, 0], points[where, 1], c=colours, **stars)
+    stars: dict[str, Any] = {"s": 110, "marker": "*", "edgecolors": colour_of("text.color"), "linewidths": 0.8}
+    ax.scatter(points[where, 0], points[where, 1], c=[look_of(number)["color"] for number in given], **stars)
     _name_groups(ax, points, shades, subject.names)
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
     if len(nodes) < predicted.numel():
         ax.set_title(f"{len(nodes):,} of {predicted.numel():,} nodes, drawn at random")
-    _legend(ax, len(subject.names))
+    _add_legend(ax, len(subject.names))
     return ax
 
 
@@ -126,7 +118,8 @@ def _name_groups(ax: Axes, points: Array, shades: Array, names: Sequence[str]) -
     if len(names) > _MOST_LABELS or max(map(len, names)) > 3:
         return
     width = 0.04 * float(np.ptp(points, axis=0).max() or 1.0)
-    box: dict[str, Any] = {"boxstyle": "round,pad=0.2", "facecolor": surface(), "edgecolor": "none", "alpha": 0.8}
+    behind = colour_of("axes.facecolor")
+    box: dict[str, Any] = {"boxstyle": "round,pad=0.2", "facecolor": behind, "edgecolor": "none", "alpha": 0.8}
     for number, name in enumerate(names):
         at = points[shades == number]
         if len(at):
@@ -136,19 +129,14 @@ def _name_groups(ax: Axes, points: Array, shades: Array, names: Sequence[str]) -
             ax.text(densest[0], densest[1], shown(name), ha="center", va="center", weight="bold", bbox=box)
 
 
-def _legend(ax: Axes, num_classes: int) -> None:
-    """Below the picture, the stars first."""
+def _add_legend(ax: Axes, num_classes: int) -> None:
+    """Add a legend below the picture, the stars first."""
     from matplotlib.lines import Line2D
 
-    star = Line2D([], [], linestyle="", marker="*", markersize=8, markerfacecolor="none", color=ink())
-    handles, texts = ax.get_legend_handles_labels()
-    if num_classes > _MOST_LABELS:
-        handles, texts = [], []
-    columns = max(2, min(6, 44 // (max([len(text) for text in texts] or [0]) + 4)))
-    place: dict[str, Any] = {
-        "loc": "upper center",
-        "bbox_to_anchor": (0.5, 0.0),
-        "ncols": columns,
-        "handletextpad": 0.3,
-    }
-    ax.legend([star, *handles], ["label given", *texts], frameon=False, columnspacing=1.2, markerscale=1.4, **place)
+    ink = colour_of("text.color")
+    star = Line2D([], [], linestyle="", marker="*", markersize=8, markerfacecolor="none", color=ink)
+    handles, texts = ax.get_legend_handles_labels() if num_classes <= _MOST_LABELS else ([], [])
+    columns = max(2, min(6, 44 // (max(map(len, texts), default=0) + 4)))
+    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": columns}
+    look: dict[str, Any] = {"frameon": False, "columnspacing": 1.2, "markerscale": 1.4, "handletextpad": 0.3}
+    ax.legend([star, *handles], ["label given", *texts], **place, **look)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +32,8 @@ def axes_of(ax: Axes | None, width: float = 5.6, height: float = 4.2) -> Axes:
     return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-def colour_of(setting: str) -> str:
-    """A colour among matplotlib's settings: ``"text.color"``, or ``"axes.facecolor"`` behind the data."""
+def colour_of(setting: Literal["text.color", "axes.facecolor"]) -> str:
+    """The colour of text, or the one behind the data."""
     from matplotlib import rcParams
 
     return str(rcParams[setting])

@@ -16,21 +16,13 @@ from torch_gckm.train.labelling import Labelling
 
 @dataclass(frozen=True)
 class Subject:
-    """A fitted model with names for its classes.
-
-    Attributes:
-        model: The model.
-        names: The name of every class.
-        graph: The fitted graph, if an estimator keeps it; its ``y`` are numbered as the model does.
-        labels: Its labels, if an estimator keeps them.
-        nodes: The names of the nodes, if an estimator knows them.
-    """
+    """A fitted model with names for its classes, and what an estimator keeps of its fit."""
 
     model: GCKM | GCKMEnsemble
     names: list[str]
-    graph: Data | None = None
+    graph: Data | None = None  # Its labels are numbered as the model does.
     labels: Labelling | None = None
-    nodes: list[str] | None = None
+    nodes: list[str] | None = None  # The names of the nodes.
 
     @classmethod
     def of(cls, model: Any, names: Sequence[str] | None = None) -> Self:

@@ -18,6 +18,7 @@ from torch_gckm.plot.subject import Subject
 from torch_gckm.select.trial import quiet
 from torch_gckm.select.withheld import Withheld, at_step_0, withhold_labels
 from torch_gckm.train import History
+from torch_gckm.train.labelling import Labelling
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,19 +53,19 @@ def withheld(
     """
     subject = Subject.of(model, names)
     graph = subject.data(data)
-    targets = subject.labelling(graph, split).targets
+    labels = subject.labelling(graph, split)
     with quiet():
-        members = members_at_step_0(subject, graph, history, split)
-        return withhold_labels(members, targets, subject.names, single=isinstance(subject.model, GCKM))
+        members = members_at_step_0(subject, graph, labels, history)
+        return withhold_labels(members, labels.targets, subject.names, single=isinstance(subject.model, GCKM))
 
 
-def members_at_step_0(subject: Subject, data: Data, history: History | None, split: int | None) -> list[GCKM]:
+def members_at_step_0(subject: Subject, data: Data, labels: Labelling, history: History | None) -> list[GCKM]:
     """The models in a state in which labels have changed nothing but their readouts."""
     model = subject.model
     if not isinstance(model, GCKM) or (history is not None and history.best_step == 0):
         return subject.members
     with quiet():
-        return [at_step_0(model, model.prepare(data), subject.labelling(data, split).targets)]
+        return [at_step_0(model, model.prepare(data), labels.targets)]
 
 
 def confusion_counts(classes: Tensor, predicted: Tensor, num_classes: int) -> Tensor:
@@ -82,9 +83,9 @@ def confusion(found: Withheld, ax: Axes | None = None) -> Axes:
         found: What :func:`~torch_gckm.plot.withheld` returned.
         ax: Axes to draw on.
     """
+    ax = axes_of(ax, 5.0, 4.6)
     from matplotlib.colors import to_rgba
 
-    ax = axes_of(ax, 5.0, 4.6)
     size = len(found.names)
     counts = confusion_counts(found.classes.cpu(), found.predicted.cpu(), size)
     share = counts.double() / counts.sum(dim=1, keepdim=True).clamp(min=1)
@@ -110,23 +111,14 @@ def confusion(found: Withheld, ax: Axes | None = None) -> Axes:
 
 @dataclass(frozen=True)
 class Bins:
-    """Predictions grouped by their certainty, in bins of equal width; those about very few nodes are joined.
+    """Predictions grouped by their certainty, in bins of equal width; those about very few nodes are joined."""
 
-    Attributes:
-        certainty: The mean probability of the predicted class in every bin.
-        right: The share of predictions that are right.
-        count: The number of predictions.
-        nodes: The number of different nodes that they are about.
-        low: The lower end of a 95 % interval of the share, for as many different nodes.
-        high: Its upper end.
-    """
-
-    certainty: Array
-    right: Array
-    count: Array
-    nodes: Array
-    low: Array
-    high: Array
+    certainty: Array  # The mean probability of the predicted class in every bin.
+    right: Array  # The share of predictions that are right.
+    count: Array  # The number of predictions.
+    nodes: Array  # The number of different nodes that they are about.
+    low: Array  # The lower end of a 95 % interval of the share, for as many different nodes.
+    high: Array  # Its upper end.
 
     @classmethod
     def of(cls, probabilities: Tensor, classes: Tensor, nodes: Tensor, bins: int = 10) -> Bins:

@@ -10,21 +10,7 @@ from torch_gckm.readout.solve import solve
 from torch_gckm.readout.targets import ClassWeight, Targets, labels_of, pick_mask
 
 __all__ = [
-    "ClassWeight",
-    "CodeLike",
-    "ExactSolution",
-    "LowRankSolution",
-    "ReadoutProblem",
-    "ReadoutSolution",
-    "Targets",
-    "class_codes",
-    "class_similarity",
-    "decode",
-    "dual_objective",
-    "labels_of",
-    "pick_mask",
-    "places_of",
-    "solve",
-    "withhold_groups",
-    "withhold_one",
-]
+    "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "ReadoutProblem", "ReadoutSolution", "Targets",
+    "class_codes", "class_similarity", "decode", "dual_objective", "labels_of", "pick_mask", "places_of", "solve",
+    "withhold_groups", "withhold_one"
+]  # fmt: skip

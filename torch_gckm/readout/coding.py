@@ -1,7 +1,5 @@
 """Class codes: how a class is written as a vector of plus and minus ones."""
 
-from __future__ import annotations
-
 import math
 from typing import Union
 

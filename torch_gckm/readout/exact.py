@@ -1,7 +1,5 @@
 r"""The readout's linear system with an exact kernel matrix."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy.sparse import csr_matrix
@@ -28,10 +26,6 @@ class ExactSolution(ReadoutSolution):
     It is the paper's bordered system with its rows scaled by :math:`-R`, so that
     :math:`r_i = 0` is no exception. The factors serve the scores, the
     leave-out blocks and the backward pass.
-
-    Args:
-        matrix: The kernel matrix, ``[n, n]``, in double precision.
-        problem: Labels and hyperparameters.
     """
 
     def __init__(self, matrix: Tensor, problem: ReadoutProblem) -> None:

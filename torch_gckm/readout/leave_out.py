@@ -4,8 +4,6 @@ Scores are linear in the labels, :math:`E = G L C / \lambda_2`. With :math:`G_B 
 the labels of a set :math:`B` leaves :math:`E_B^{\textrm{out}} = (I - G_B)^{-1} (E_B - G_B C_B)`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -16,14 +14,7 @@ from torch_gckm.readout.problem import ReadoutSolution
 
 
 def withhold_one(solution: ReadoutSolution, index: Tensor, codes: Tensor, weight: Tensor) -> Tensor:
-    r"""Withhold one label at a time.
-
-    Args:
-        solution: The solution for all labels.
-        index: The labelled nodes, ``[b]``.
-        codes: Their class codes, ``[b, p]``.
-        weight: Their label weights over :math:`\lambda_2`, ``[b]``.
-    """
+    r"""Withhold one label at a time."""
     leverage = (solution.leverage(index) * weight).unsqueeze(1)
     return (solution.scores[index] - leverage * codes) / (1.0 - leverage)
 
@@ -31,15 +22,7 @@ def withhold_one(solution: ReadoutSolution, index: Tensor, codes: Tensor, weight
 def withhold_groups(
     solution: ReadoutSolution, index: Tensor, codes: Tensor, weight: Tensor, places: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Withhold the labels of a group at a time; see :func:`withhold_one`.
-
-    Args:
-        solution: The solution for all labels.
-        index: The labelled nodes.
-        codes: Their class codes.
-        weight: Their label weights.
-        places: For each group, the places of its nodes in ``index``.
-    """
+    """Withhold the labels of a group at a time; see :func:`withhold_one`."""
     response, scores = solution.response(index) * weight, solution.scores[index]
     results = [scores.new_empty(0)] * len(places)
     for size in {at.numel() for at in places}:  # Groups of one size are solved together.
@@ -54,12 +37,7 @@ def withhold_groups(
 
 
 def places_of(groups: Sequence[Tensor | Sequence[int]] | Tensor, index: Tensor) -> Sequence[Tensor]:
-    """For each group, the places of its nodes in ``index``, which is in increasing order.
-
-    Args:
-        groups: Sets of nodes: numbers, masks ``[n]``, or a matrix of numbers with a group in every row.
-        index: The labelled nodes; those of a group must be among them, and different.
-    """
+    """For each group, the places of its nodes in ``index``, which is in increasing order."""
     if isinstance(groups, Tensor) and groups.dtype != torch.bool and groups.dim() == 2:
         return list(_checked_places(groups.to(index), index))
     places = []

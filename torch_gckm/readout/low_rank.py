@@ -1,7 +1,5 @@
 r"""The readout's linear system with a low-rank kernel matrix."""
 
-from __future__ import annotations
-
 import warnings
 
 import torch
@@ -31,10 +29,6 @@ class LowRankSolution(ReadoutSolution):
         E = t \circ (\hat F w + \delta \circ S / \eta)
 
     One system of order :math:`m + 1`, in double precision.
-
-    Args:
-        panel: The factor :math:`F` and the diagonal correction :math:`\delta`, whoever made them.
-        problem: Labels and hyperparameters.
     """
 
     def __init__(self, panel: Panel, problem: ReadoutProblem) -> None:

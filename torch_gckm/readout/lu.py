@@ -1,7 +1,5 @@
 """LU factors of a linear system, unless it is singular, and differentiable solves with them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

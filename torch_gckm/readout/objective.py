@@ -1,7 +1,5 @@
 r"""The dual objective of the readout and its gradient."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 r"""The readout's linear system: its data, and what a solution knows."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -66,9 +64,6 @@ class ReadoutSolution(ABC):
         r"""The block :math:`G_{BB}` of the symmetric map :math:`E = G S` from labels to scores.
 
         It reuses the factorisation of the solve: one right-hand side per node.
-
-        Args:
-            index: Node indices :math:`B`, ``[b]``.
 
         Returns:
             ``[b, b]``

@@ -1,7 +1,5 @@
 """Solve the readout's linear system with a kernel matrix of any kind."""
 
-from __future__ import annotations
-
 from torch_gckm.gram import Gram
 from torch_gckm.readout.exact import ExactSolution
 from torch_gckm.readout.low_rank import LowRankSolution
@@ -9,11 +7,6 @@ from torch_gckm.readout.problem import ReadoutProblem, ReadoutSolution
 
 
 def solve(gram: Gram, problem: ReadoutProblem) -> ReadoutSolution:
-    """Solve, differentiably in the features: by the factor of a low-rank matrix, or with every entry of an exact one.
-
-    Args:
-        gram: An uncentred kernel matrix.
-        problem: Labels and hyperparameters.
-    """
+    """Solve, differentiably: by the factor of a low-rank matrix, or with every entry of an exact one."""
     panel = gram.panel()
     return ExactSolution(gram.matrix(), problem) if panel is None else LowRankSolution(panel, problem)

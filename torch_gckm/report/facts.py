@@ -1,6 +1,4 @@
-"""What there is to say about a graph, a model and the machine, in tables."""
-
-from __future__ import annotations
+"""Facts about a graph, a model and the machine, as rows of tables."""
 
 import platform
 from collections.abc import Mapping, Sequence
@@ -26,46 +24,42 @@ Rows = list[list[Any]]
 
 
 def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
-    """Sizes, degrees and components.
-
-    Args:
-        data: The graph.
-        predicted: The predicted class of every node.
-    """
+    """Sizes, degrees and components of a graph, and how alike joined nodes are predicted, ``[n]``."""
     x, adjacency, weight = graph_of(data)
     count = x.size(0)
     edges, weight = canonical_edges(adjacency, weight, count)
     edges = edges.cpu()
     loops = edges[0] == edges[1]
     ends = edges[:, ~loops]
-    is_mutual = is_undirected(ends, num_nodes=count)
+    total, is_mutual = ends.size(1), is_undirected(ends, num_nodes=count)
     degree = torch.bincount(ends.flatten(), minlength=count)
-    most = [int(torch.bincount(side, minlength=count).max()) for side in ends]
-    number = f"{ends.size(1) // 2:,} undirected" if is_mutual else f"{ends.size(1):,} directed"
-    matrix = coo_matrix((np.ones(ends.size(1), dtype=bool), ends.numpy()), shape=(count, count))
+    out, into = (int(torch.bincount(side, minlength=count).max()) for side in ends)
+    number = f"{total // 2:,} undirected" if is_mutual else f"{total:,} directed"
     weights = "none"
     if weight is not None and weight.numel():
         weights = f"{float(weight.min()):.3g} to {float(weight.max()):.3g}"
+    matrix = coo_matrix((np.ones(total, dtype=bool), ends.numpy()), shape=(count, count))
     components, place = connected_components(matrix, directed=False)
     facts = [
         ("nodes", f"{count:,}"),
         ("edges", number + (f", {int(loops.sum()):,} self-loops" if bool(loops.any()) else "")),
         ("edge weights", weights),
-        ("mean degree", f"{ends.size(1) / max(count, 1):.2f}" + ("" if is_mutual else " in, and out")),
-        ("largest degree", f"{most[0]:,}" if is_mutual else f"{most[1]:,} in, {most[0]:,} out"),
+        ("mean degree", f"{total / max(count, 1):.2f}" + ("" if is_mutual else " in, and out")),
+        ("largest degree", f"{out:,}" if is_mutual else f"{into:,} in, {out:,} out"),
         ("isolated nodes", f"{int((degree == 0).sum()):,}"),
         ("components", f"{components:,}; the largest has {np.bincount(place).max():,} nodes"),
         ("features", f"{x.size(1):,}, {100 * _filled(x):.3g} % of them not zero"),
     ]
-    if ends.size(1):
-        classes = predicted.cpu()
-        alike = float((classes[ends[0]] == classes[ends[1]]).double().mean())
-        facts.append(("edges within a predicted class", f"{100 * alike:.0f} %"))
+    if total:
+        classes = predicted.cpu()[ends]
+        facts.append(
+            ("edges within a predicted class", f"{100 * float((classes[0] == classes[1]).double().mean()):.0f} %")
+        )
     return facts
 
 
 def member_rows(number: int, model: GCKM, shares: Sequence[Tensor] | None, right: float | None) -> Rows:
-    """The settings of a model, a row for each layer and one for the readout.
+    """The settings of a model, a row per layer and one for the readout.
 
     Args:
         number: What to call the model.
@@ -73,33 +67,23 @@ def member_rows(number: int, model: GCKM, shares: Sequence[Tensor] | None, right
         shares: The share of the variance that every component of each layer captures.
         right: The share of withheld labels that the model is right about, if it is known.
     """
-    score = "" if right is None else f"{100 * right:.0f}"
-    rows: Rows = []
-    settings = model.settings
+    settings, rows = model.settings, Rows()
     for place, (conv, layer) in enumerate(zip(model.layers, settings.layers, strict=True)):
         kept = "" if shares is None else f"{100 * float(shares[place].sum()):.0f}"
         how = layer.propagation + (f", x scaled by {settings.normalize}" if place == 0 and settings.normalize else "")
-        rows.append(["", f"layer {place + 1}", conv.h.size(1), repr(conv.kernel), how, conv.fit.description, kept])
+        rows.append([f"layer {place + 1}", conv.h.size(1), repr(conv.kernel), how, conv.fit.description, kept])
     fit, readout = model.readout.fit, settings.readout
-    how = f"eta {readout.eta:.3g}, lambda1 {readout.lambda1:.3g}, lambda2 {readout.lambda2:.3g}".replace(" ", "\u00a0")
-    how = how.replace(",\u00a0", ", ")
+    how = ", ".join(f"{name}\u00a0{getattr(readout, name):.3g}" for name in ("eta", "lambda1", "lambda2"))
     how += f", {readout.class_weight} classes" if readout.class_weight else ""
-    rows.append(["", "readout", fit.scores.size(1), repr(model.readout.kernel), how, fit.description, ""])
-    rows[0][0] = number
-    return [[row[0], score if at == 0 else "", *row[1:]] for at, row in enumerate(rows)]
+    rows.append(["readout", fit.scores.size(1), repr(model.readout.kernel), how, fit.description, ""])
+    first = [number, "" if right is None else f"{100 * right:.0f}"]
+    return [[*(first if place == 0 else ("", "")), *row] for place, row in enumerate(rows)]
 
 
 def time_rows(
     seconds: Mapping[str, float] | None, history: History | None, result: SearchResult | None, own: float
 ) -> Rows:
-    """How long everything took, in seconds.
-
-    Args:
-        seconds: Stages that the caller measured.
-        history: The history of a fit.
-        result: The result of a search.
-        own: The time that the page itself took.
-    """
+    """How long stages, the search, the fit and the page itself took, in seconds."""
     rows: Rows = [[stage, f"{value:.1f}"] for stage, value in (seconds or {}).items()]
     if result is not None and len(result):
         total = sum(trial.seconds for trial in result.trials)
@@ -113,16 +97,11 @@ def time_rows(
 
 
 def version_rows() -> Rows:
-    """What the fit ran on."""
-    return [
-        ["torch_gckm", __version__],
-        ["Python", platform.python_version()],
-        ["torch", torch.__version__],
-        ["PyG", torch_geometric.__version__],
-        ["NumPy", np.__version__],
-        ["SciPy", scipy.__version__],
-        ["machine", f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads"],
-    ]
+    """The versions that the page was made with, and the machine."""
+    libraries = {"torch": torch, "PyG": torch_geometric, "NumPy": np, "SciPy": scipy}
+    versions = [[name, library.__version__] for name, library in libraries.items()]
+    machine = f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads"
+    return [["torch_gckm", __version__], ["Python", platform.python_version()], *versions, ["machine", machine]]
 
 
 def _filled(x: Tensor) -> float:

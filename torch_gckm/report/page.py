@@ -1,54 +1,10 @@
 """The parts of a page in HTML; whatever is not :class:`Markup` is escaped."""
 
-from __future__ import annotations
-
 import html
+import importlib.resources
 from collections.abc import Iterable, Sequence
+from string import Template
 from typing import Any
-
-CSS = """
-:root { color-scheme: light dark; --page: #f4f5f7; --surface: #ffffff; --ink: #1f2328; --muted: #59636e;
-  --grid: #d8dee4; --accent: #0072b2; }
-@media (prefers-color-scheme: dark) {
-  :root { --page: #0e1116; --surface: #171b21; --ink: #e6e9ed; --muted: #a3adb8; --grid: #363e48; --accent: #6cb6ff; }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif;
-  -webkit-text-size-adjust: 100%; }
-main { max-width: 66rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .4rem; overflow-wrap: anywhere; }
-h2 { font-size: 1.2rem; margin: 0 0 .6rem; }
-p { margin: 0 0 .8rem; max-width: 46rem; }
-section { background: var(--surface); border: 1px solid var(--grid); border-radius: 10px; padding: 1.1rem 1.2rem;
-  margin-top: 1rem; }
-section > :last-child { margin-bottom: 0; }
-.pair > section { min-width: 0; }
-.muted, figcaption { color: var(--muted); font-size: .9rem; }
-.key { display: flex; flex-wrap: wrap; gap: .6rem 2rem; margin: 1rem 0 0; }
-.key div { display: flex; flex-direction: column-reverse; }
-.key dt { color: var(--muted); font-size: .85rem; }
-.key dd { margin: 0; font-size: 1.45rem; font-weight: 600; line-height: 1.2; }
-.pair { display: grid; gap: 1.2rem 1.6rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); }
-@media (min-width: 60rem) { .pair.uneven { grid-template-columns: 5fr 7fr; } }
-figure { margin: 0; min-width: 0; }
-figure svg { display: block; width: 100%; height: auto; margin: 0 auto .4rem; }
-figcaption { max-width: 46rem; }
-.scroll { overflow-x: auto; margin: 0 0 .8rem; }
-table { border-collapse: collapse; font-size: .9rem; }
-th, td { text-align: left; padding: .3rem .7rem .3rem 0; border-top: 1px solid var(--grid); vertical-align: top; }
-thead th, tr.more > * { border-top: 0; }
-th { color: var(--muted); font-weight: 600; white-space: nowrap; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.long { min-width: 11rem; }
-tbody th { color: var(--ink); font-weight: 400; white-space: normal; overflow-wrap: break-word; max-width: 14rem; }
-details { margin: 0 0 .8rem; }
-summary { cursor: pointer; color: var(--accent); margin-bottom: .5rem; }
-pre { overflow-x: auto; margin: 0 0 .8rem; padding: .7rem .8rem; background: var(--page); border-radius: 6px;
-  font-size: .85rem; }
-@media (max-width: 30rem) { section { padding: .9rem .8rem; } main { padding: 1rem .6rem 2rem; } }
-@media print { section { break-inside: avoid; } }
-"""
-
 
 _LONG = 16  # Letters of a cell that should not be squeezed.
 
@@ -79,28 +35,22 @@ def section(title: str, *parts: Any) -> Markup:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int] = ()) -> Markup:
-    """A table that scrolls inside its own box; the first cell of a row names it, an empty one continues the row above.
+    """A table with columns of text and of numbers (``numeric``) that scrolls inside its own box.
 
-    Args:
-        head: The names of the columns.
-        rows: The cells.
-        numeric: The columns of numbers.
+    The first cell of a row names it, an empty one continues the row above.
     """
 
     def cell(tag: str, column: int, content: Any, scope: str = "") -> str:
         kind = "n" if column in numeric else "long" if len(str(content)) > _LONG else ""
         return f"<{tag}{_class(kind)}{scope}>{text(content)}</{tag}>"
 
-    lines = ["<tr>" + "".join(cell("th", at, name, ' scope="col"') for at, name in enumerate(head)) + "</tr>"]
-    body = [
-        f"<tr{_class('' if row[0] != '' else 'more')}>"
-        + "".join(
-            cell("td", at, content) if at else cell("th", at, content, ' scope="row"') for at, content in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    ]
-    inside = "\n".join(["<thead>", *lines, "</thead>", "<tbody>", *body, "</tbody>"])
+    def line(row: Sequence[Any]) -> str:
+        first = cell("th", 0, row[0], ' scope="row"')
+        rest = "".join(cell("td", column, content) for column, content in enumerate(row[1:], start=1))
+        return f"<tr{_class('more' if row[0] == '' else '')}>{first}{rest}</tr>"
+
+    names = "".join(cell("th", column, name, ' scope="col"') for column, name in enumerate(head))
+    inside = "\n".join(["<thead>", f"<tr>{names}</tr>", "</thead>", "<tbody>", *map(line, rows), "</tbody>"])
     return Markup(f'<div class="scroll" tabindex="0"><table>\n{inside}\n</table></div>')
 
 
@@ -109,7 +59,7 @@ def _class(name: str) -> str:
 
 
 def figure(svg: str, caption: Any) -> Markup:
-    """A picture, whose own words describe it to those who do not see it, and a caption."""
+    """A picture, which has a description for those who do not see it, and a caption."""
     return Markup(f"<figure>\n{svg}\n<figcaption>{text(caption)}</figcaption>\n</figure>")
 
 
@@ -137,18 +87,5 @@ def key_numbers(pairs: Sequence[tuple[str, str]]) -> Markup:
 
 def page(title: str, body: Markup) -> str:
     """The whole page; it needs nothing from anywhere else."""
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{text(title)}</title>
-<style>{CSS}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""
+    template = importlib.resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    return Template(template).substitute(title=text(title), body=body)

@@ -1,7 +1,5 @@
 """Probabilities that mean what they say."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -60,12 +58,7 @@ def calibrate(similarity: Tensor, classes: Tensor) -> tuple[float, float]:
 
 
 def temperature_of(scores: Tensor, certainty: float) -> float:
-    """The factor of scores for which a softmax has this mean of the largest probability.
-
-    Args:
-        scores: Class scores, ``[n, num_classes]``.
-        certainty: The mean, above one over the number of classes.
-    """
+    """The factor of scores for which a softmax has this mean of the largest probability."""
     scores = scores.double() - scores.double().amax(dim=1, keepdim=True)
 
     def excess(log_factor: float) -> float:

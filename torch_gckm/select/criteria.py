@@ -38,14 +38,7 @@ _TIE = 1e-4
 
 
 class Ranking:
-    """Scores trials of one search; higher is better.
-
-    Args:
-        criterion: The name of the criterion.
-        classes: The classes of the labelled nodes, ``[num_labelled]``.
-        num_val: The number of validation nodes.
-        num_unlabelled: The number of unlabelled nodes.
-    """
+    """Scores trials of one search; higher is better."""
 
     def __init__(self, criterion: Criterion, classes: Tensor, num_val: int, num_unlabelled: int) -> None:
         if criterion not in _SCORES:

@@ -64,9 +64,7 @@ class GCKMEnsemble(InductiveEnsemble):
         """Whether the members are fitted."""
         return all(model.is_fitted for model in self.members)
 
-    def scores(  # type: ignore[override]
-        self, data: Data | None = None, known: Tensor | None = None, *, progress: bool = False
-    ) -> Tensor:
+    def scores(self, data: Data | None = None, known: Tensor | None = None, *, progress: bool = False) -> Tensor:
         """Class scores ``[n, num_classes]`` of the fitted graph, or of any other; see :meth:`GCKM.scores`."""
         self._require_fit()
         if known is None and (data is None or self.is_fitted_on(data)):

@@ -1,7 +1,5 @@
 """Several models whose scores are averaged, for other graphs only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -54,12 +52,7 @@ class InductiveEnsemble(torch.nn.Module):
         return cast(InductiveGCKM, self.models[0]).out_channels
 
     def scores(self, data: Data, *, progress: bool = False) -> Tensor:
-        """Class scores ``[n, num_classes]`` of every node of a graph.
-
-        Args:
-            data: The complete graph.
-            progress: Show a progress bar.
-        """
+        """Class scores ``[n, num_classes]`` of every node of a graph."""
         return self.extended_scores(data, progress=progress)
 
     def extended_scores(self, data: Data, known: Tensor | None = None, *, progress: bool = False) -> Tensor:

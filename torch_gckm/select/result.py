@@ -1,7 +1,5 @@
 """What a search found."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -16,13 +14,7 @@ MEMBERS = 20  # How many settings an ensemble combines.
 
 
 class SearchResult:
-    """The trials of a search, ranked.
-
-    Args:
-        evaluator: What fitted and measured them.
-        ranking: How they are compared.
-        trials: The trials so far.
-    """
+    """The trials of a search, ranked."""
 
     def __init__(self, evaluator: Evaluator, ranking: Ranking, trials: list[Trial]) -> None:
         self.evaluator, self.ranking, self.trials = evaluator, ranking, trials

@@ -1,7 +1,5 @@
 """Search for settings without validation labels."""
 
-from __future__ import annotations
-
 import math
 import time
 from dataclasses import asdict

@@ -6,8 +6,6 @@ others, and there are no further labels at all if it is never sure of one: they 
 total weight is fixed besides, so that further labels matter less the more labels are given.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Fit many models to one graph; models that begin alike share their first layers."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 import torch
@@ -13,11 +11,7 @@ from torch_gckm.nn import GCKM, GCKMConv, ModelSettings, SemiSupRKMReadout
 
 
 class PreparedGraphs:
-    """One graph, prepared once for every way to scale its features; edges and their matrices are shared.
-
-    Args:
-        data: The graph.
-    """
+    """One graph, prepared once for every way to scale its features; edges and their matrices are shared."""
 
     def __init__(self, data: Data) -> None:
         self.plain = PreparedGraph.of(data, Scaling(), torch.get_default_dtype())

@@ -31,11 +31,7 @@ class Chooser(Protocol):
 
 
 class RandomChooser:
-    """Independent random choices.
-
-    Args:
-        seed: Any numbers; the same ones make the same choices.
-    """
+    """Independent random choices."""
 
     def __init__(self, *seed: int) -> None:
         self.generator = np.random.default_rng(seed)
@@ -164,10 +160,6 @@ class Space:
 
         Fitting a layer costs more than fitting a readout. So each draw of the first layer
         is followed by several of the later layers, and each of those by several of the readout.
-
-        Args:
-            number: The number of the setting, from 0.
-            seed: The same seed makes the same sequence of settings.
         """
         readout = number
         later = readout // self.branches[1]

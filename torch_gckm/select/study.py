@@ -23,11 +23,7 @@ T = TypeVar("T")
 
 
 class StudyChooser:
-    """Choices made by an Optuna trial.
-
-    Args:
-        trial: The trial.
-    """
+    """Choices made by an Optuna trial."""
 
     def __init__(self, trial: optuna.Trial) -> None:
         self.trial = trial

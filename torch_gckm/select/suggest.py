@@ -1,7 +1,5 @@
 """Which nodes to label next."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
@@ -20,7 +18,7 @@ def suggest(probabilities: Tensor, embeddings: Sequence[Tensor], labelled: Tenso
 
     Args:
         probabilities: Calibrated class probabilities, ``[n, num_classes]``.
-        embeddings: Embeddings of the nodes, one ``[n, s]`` a model.
+        embeddings: Embeddings of the nodes, one ``[n, s]`` per model.
         labelled: The labelled nodes.
         count: The number of nodes to suggest.
 

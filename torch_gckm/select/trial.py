@@ -74,12 +74,7 @@ class Trial:
 
 
 class Evaluator:
-    """Fits settings to one graph and measures them.
-
-    Args:
-        fits: The shared fits to the graph.
-        labels: The labels of the graph.
-    """
+    """Fits settings to one graph and measures them."""
 
     def __init__(self, fits: SharedFits, labels: Labelling) -> None:
         self.fits, self.labels = fits, labels

@@ -5,8 +5,6 @@ embeddings towards them, self-training passes them on to other nodes. So scores 
 state before either: embeddings from kernel PCA, and readouts solved for the given labels only.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,9 +36,6 @@ def groups_to_withhold(classes: Tensor) -> Tensor:
     """Random groups of labels, one of every class that has two; places among the labels, ``[groups, size]``.
 
     There are no columns if no class has two labels, or if there are so many labels that single ones say enough.
-
-    Args:
-        classes: The classes of the labelled nodes.
     """
     return one_per_class(classes if classes.numel() <= _MOST_LABELS else classes[:0], _REPEATS)
 
@@ -67,13 +62,7 @@ def one_per_class(classes: Tensor, repeats: int, seed: int = 0) -> Tensor:
 
 @torch.no_grad()
 def withheld_similarity(fit: ReadoutFit, codes: Tensor, groups: Tensor) -> Tensor:
-    """A score for every class of every withheld label, the groups one after the other, ``[groups * size, classes]``.
-
-    Args:
-        fit: A readout that was just solved.
-        codes: The class codes, ``[classes, p]``.
-        groups: Groups of :func:`groups_to_withhold`.
-    """
+    """A score for every class of every withheld label, the groups one after the other, ``[groups * size, classes]``."""
     withheld = fit.leave_out(fit.labelled[groups])
     return class_similarity(torch.cat(list(withheld)), codes)
 
@@ -157,13 +146,7 @@ def withhold_labels(members: Sequence[GCKM], targets: Targets, names: Sequence[s
 
 @torch.no_grad()
 def at_step_0(model: GCKM, graph: PreparedGraph, targets: Targets) -> GCKM:
-    """A copy of a fitted model that is fitted again by kernel PCA, which sees no label, and one solve.
-
-    Args:
-        model: A fitted model.
-        graph: The graph it was fitted on.
-        targets: The labels.
-    """
+    """A copy of a fitted model that is fitted again by kernel PCA, which sees no label, and one solve."""
     duals = {id(part.h) for part in (*model.layers, model.readout)}
     if any(id(parameter) not in duals for parameter in model.parameters()):
         raise InvalidInputError(

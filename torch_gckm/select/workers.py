@@ -1,7 +1,5 @@
 """Try settings of a search, several at a time."""
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import signal

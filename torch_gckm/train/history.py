@@ -46,7 +46,7 @@ class History:
 
     Attributes:
         monitor: The name of the monitored criterion.
-        records: One :class:`Record` a step, from step 0.
+        records: One :class:`Record` per step, from step 0.
         best_step: The step whose state the model holds.
     """
 
@@ -60,7 +60,7 @@ class History:
         return self.records[self.best_step]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: the monitor, the best step and one list a column."""
+        """Plain values: the monitor, the best step and one list per column."""
         columns = {f.name: [getattr(record, f.name) for record in self.records] for f in fields(Record)}
         return {"monitor": self.monitor, "best_step": self.best_step, **columns}
 
@@ -71,7 +71,7 @@ class History:
         return cls(content["monitor"], [Record(*row) for row in zip(*columns, strict=True)], content["best_step"])
 
     def to_csv(self, path: PathLike) -> None:
-        """Write one line a step."""
+        """Write one line per step."""
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, [f.name for f in fields(Record)])
         writer.writeheader()

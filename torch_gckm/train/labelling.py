@@ -30,14 +30,7 @@ class Labelling:
 
     @classmethod
     def of(cls, data: Data, num_classes: int, split: int | None = None, *, warn: bool = False) -> Labelling:
-        """Those of a graph; without a ``train_mask`` all known labels are training labels.
-
-        Args:
-            data: The graph.
-            num_classes: The number of classes.
-            split: The column to use of masks ``[n, splits]``.
-            warn: Whether to warn of classes without a labelled node.
-        """
+        """Those of a graph; without a ``train_mask`` all known labels are training labels."""
         targets = Targets.of(data, num_classes, split, warn=warn)
         y = labels_of(data).view(-1)
         known = y >= 0

@@ -1,7 +1,5 @@
 """Scores that say how good a fit is, with and without labels."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

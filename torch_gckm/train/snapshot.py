@@ -15,12 +15,7 @@ _FITTED = ".fitted."
 
 
 class Snapshot:
-    """Copies of what training writes to, and the fits, which are never written to.
-
-    Args:
-        state: Parameters and buffers by name.
-        fits: The fits of the layers and of the readout.
-    """
+    """Copies of what training writes to, and the fits, which are never written to."""
 
     def __init__(self, state: dict[str, Tensor], fits: dict[str, LayerFit | ReadoutFit | None]) -> None:
         self.state, self.fits = state, fits

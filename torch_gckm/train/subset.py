@@ -1,7 +1,5 @@
 """Training on some of the nodes; the others follow by the out-of-sample extension."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Union
 

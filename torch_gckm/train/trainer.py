@@ -1,7 +1,5 @@
 """Algorithm 1 of the paper: alternate steps on the manifold with the readout's solve."""
 
-from __future__ import annotations
-
 import math
 import time
 import warnings

@@ -5,7 +5,16 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import is_undirected
 
-from torch_gckm.estimators.rows import join, neighbour_graph, places_among, to_matrix, to_tensor
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.estimators.inputs import (
+    NumberedLabels,
+    is_labelled,
+    join,
+    neighbour_graph,
+    places_among,
+    to_matrix,
+    to_tensor,
+)
 
 LINE = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0], [30.0], [31.0]], dtype=np.float32)
 
@@ -65,3 +74,28 @@ def test_tensors_and_back(matrix):
     if isinstance(matrix, np.ndarray):
         tensor[0, 0] = 5.0
         assert matrix[0, 0] == 0.0  # It is a copy.
+
+
+@pytest.mark.parametrize(("y", "classes", "numbers"), [
+    (np.array([5, -1, 3, 5]), [3, 5], [1, -1, 0, 1]),
+    (np.array([1.0, -1.0, 0.0]), [0.0, 1.0], [1, -1, 0]),
+    (np.array(["b", "a", -1]), ["a", "b"], [1, 0, -1]),  # NumPy makes "-1" of it.
+    (np.array(["b", -1, "a"], dtype=object), ["a", "b"], [1, -1, 0]),
+    (np.array([True, False]), [False, True], [1, 0]),
+])  # fmt: skip
+def test_classes_of_any_kind(y, classes, numbers):
+    found = NumberedLabels.of_rows(y)
+    assert found.classes.tolist() == classes
+    assert found.places.tolist() == numbers
+    assert is_labelled(y).tolist() == [number >= 0 for number in numbers]
+
+
+@pytest.mark.parametrize("y", [np.array([1, 1, -1]), np.array([-1, -1]), np.array(["a", "-1"])])
+def test_two_classes_are_needed(y):
+    with pytest.raises(InvalidInputError, match="at least two classes"):
+        NumberedLabels.of_rows(y)
+
+
+def test_numbers_that_are_no_classes():
+    with pytest.raises(ValueError, match="Unknown label type"):
+        NumberedLabels.of_rows(np.array([0.5, 1.7, 2.2]))

@@ -1,67 +1,19 @@
 import importlib.util
-import math
 
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
+from torch_geometric.data import Data
 
-from tests.plot.conftest import new_model
-from torch_gckm import GCKM, History, Trainer, plot
+from torch_gckm import GCKM, Trainer, plot
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.plot.eigenvalues import centred_trace, shares
 from torch_gckm.plot.embedding import nodes_to_draw, plane
 from torch_gckm.plot.style import COLOURS, look_of
-
-
-@pytest.fixture(scope="module")
-def start(data):
-    model = new_model()
-    Trainer(model, steps=0, progress=False).fit(data)
-    return model
 
 
 def without(monkeypatch, *missing):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name in missing else find(name, *a))
-
-
-def test_shares_of_variance(start):
-    for conv, share in zip(start.layers, shares(start), strict=True):
-        kernel = conv.kernel(conv.fit.rows().to(torch.float64))
-        centring = torch.eye(60, dtype=torch.float64) - 1 / 60
-        centred = centring @ kernel @ centring
-        values = torch.linalg.eigvalsh(centred).flip(0)[: share.numel()]
-        torch.testing.assert_close(share, values / centred.trace(), atol=1e-5, rtol=1e-4)
-        assert centred_trace(conv, most=40) == pytest.approx(float(centred.trace()), rel=0.1)
-        assert centred_trace(conv, most=40) == centred_trace(conv, most=40)
-
-
-def test_decay_is_drawn(start, ensembles):
-    ax = plot.eigenvalues(start)
-    for line, share, conv in zip(ax.lines, shares(start), start.layers, strict=True):
-        np.testing.assert_allclose(line.get_ydata(), share.numpy())
-        assert f"{100 * float(share.sum()):.0f} %" in line.get_label()
-        assert len(line.get_xdata()) == conv.h.size(1)
-    ax = plot.eigenvalues(ensembles[0], Figure().subplots())
-    assert len(ax.lines) == sum(len(member.layers) for member in ensembles[0].members)
-
-
-def test_training_curves(tuned):
-    history = tuned[1]
-    ax = plot.training(history)
-    curves = {line.get_label(): list(line.get_ydata()) for line in ax.lines}
-    assert curves["cosine score, unlabelled nodes"] == [record.cosine for record in history]
-    assert curves["accuracy, test (not used)"] == [record.test_acc for record in history]
-    assert list(ax.lines[-1].get_xdata()) == [history.best_step] * 2
-    assert not any("leave" in label for label in curves)
-    loss = plot.training(history, names=["loss"])
-    assert list(loss.lines[0].get_ydata()) == [record.loss for record in history]
-    assert loss.get_ylabel() == "objective"
-    with pytest.raises(InvalidInputError, match="leave_one_out"):
-        plot.training(history, names=["leave_one_out"])
-    with pytest.raises(InvalidInputError, match="empty"):
-        plot.training(History("cosine"))
 
 
 def test_main_directions_of_an_embedding():
@@ -114,15 +66,6 @@ def test_stars_of_ensembles_are_given_labels(ensembles):
         plot.embedding(ensembles[1], names=["a", "b"])
 
 
-def test_settings_of_a_search(result):
-    ax = plot.settings(result, members=5)
-    others, chosen = (ax.collections[at].get_offsets() for at in (0, 1))
-    shown = [t for t in result.trials if t.is_valid and not result.ranking.is_collapsed(t)]
-    assert len(others) + len(chosen) == len(shown)
-    assert ax.lines[0].get_ydata()[-1] == max(result.ranking.scores(result.trials))
-    assert math.isfinite(ax.get_ylim()[0])
-
-
 def test_many_classes_differ_in_colour_or_marker():
     looks = {tuple(look_of(number).values()) for number in range(40)}
     assert len(looks) == 40
@@ -139,8 +82,6 @@ def test_extras_are_named(monkeypatch, tuned, start):
 
 def test_one_column_and_no_edges():
     model = GCKM(2, 1, 2)
-    from torch_geometric.data import Data
-
     x = torch.tensor([[0.0, 0.1], [0.2, 0.0], [3.0, 3.1], [3.2, 3.0]])
     data = Data(x=x, edge_index=torch.empty(2, 0, dtype=torch.long), y=torch.tensor([0, -1, 1, -1]))
     Trainer(model, steps=0, progress=False).fit(data)
