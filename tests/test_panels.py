@@ -114,7 +114,7 @@ def test_draws_follow_the_weight_and_the_seed():
 class TestProductsInBlocks:
     @pytest.fixture(autouse=True)
     def small_blocks(self, monkeypatch):
-        monkeypatch.setattr("torch_gckm.panels._PRODUCT_ENTRIES", 70)
+        monkeypatch.setattr("torch_gckm.panels.BLOCK_ENTRIES", 70)
         monkeypatch.setattr("torch_gckm.panels.BLOCK_ENTRIES", 70)
         monkeypatch.setattr("torch_gckm.panels._STRIPE", 3)
 
@@ -151,3 +151,34 @@ class TestProductsInBlocks:
         assert list(blocks(0, 3)) == []
         assert [(b.start, b.stop) for b in blocks(2, 1000)] == [(0, 1), (1, 2)]  # A row at least.
         assert list(blocks(45, 0)) == [slice(0, 45)]
+
+
+class TestDraw:
+    @pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 5000])
+    def test_rows_are_drawn_in_proportion_to_their_weight(self, size):
+        weight = torch.rand(size, generator=torch.Generator().manual_seed(size), dtype=torch.float64)
+        weight[::3] *= 5.0
+        weight[1::7] = 0.0
+        drawn = panels.draw(weight, 200_000, np.random.default_rng(0))
+        assert 0 <= int(drawn.min()) <= int(drawn.max()) < size
+        counts, expected = torch.bincount(drawn, minlength=size), 200_000 * weight / weight.sum()
+        assert int(counts[weight == 0].sum()) == 0
+        deviation = (counts - expected) / expected.clamp(min=1e-9).sqrt()
+        assert float(deviation[weight > 0].abs().max()) < 5.5
+
+    def test_rounding_changes_no_draw(self):
+        """Noise far above that of a sum in another order; one cumulative sum of so many rows would notice it."""
+        generator = torch.Generator().manual_seed(0)
+        weight = torch.rand(200_000, generator=generator, dtype=torch.float64)
+        noise = 1.0 + 1e-8 * torch.randn(200_000, generator=generator, dtype=torch.float64)
+        first, second = (panels.draw(w, 1000, np.random.default_rng(1)) for w in (weight, weight * noise))
+        assert torch.equal(first, second)
+
+    def test_the_last_row_with_weight_is_never_passed(self):
+        class Ones:
+            def random(self, size):
+                return np.full(size, np.nextafter(1.0, 0.0))
+
+        weight = torch.zeros(300, dtype=torch.float64)
+        weight[:70] = 0.1
+        assert panels.draw(weight, 3, Ones()).tolist() == [69, 69, 69]

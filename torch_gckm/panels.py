@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 
 BLOCK_ENTRIES = 2**21  # Arrays of this size stay in the allocator's hands; larger ones are mapped anew each time.
-_PRODUCT_ENTRIES = 2**22
-_DOUBLE_ROWS = 8192
-_STRIPE = 256
+_STRIPE = 256  # Columns of a symmetric product at a time.
+_FANOUT = 64  # Children of a node in the tree that rows are drawn from.
 
 
 def blocks(num_rows: int, width: int, entries: int | None = None) -> Iterator[slice]:
@@ -105,7 +105,7 @@ def row_dots(a: Tensor, b: Tensor) -> Tensor:
 
 def double_gram(x: Tensor) -> Tensor:
     """``x' x`` in double precision, without a copy of ``x``. R(s²)."""
-    parts = (block.double() for block in x.split(_DOUBLE_ROWS))
+    parts = (x[block].double() for block in blocks(*x.shape))
     return accumulate(part.t() @ part for part in parts)
 
 
@@ -121,7 +121,7 @@ def symmetric_product(panel: Tensor, weight: Tensor | None = None, dtype: torch.
     order = panel.size(1)
     result = torch.zeros(order, order, dtype=torch.float64, device=panel.device)
     part = torch.empty(order, order, dtype=dtype, device=panel.device)
-    for block in blocks(panel.size(0), order, _PRODUCT_ENTRIES):
+    for block in blocks(panel.size(0), order):
         right = panel[block].to(dtype)
         left = right if weight is None else right * weight[block].to(dtype).unsqueeze(1)
         for stripe in _stripes(order):
@@ -132,14 +132,14 @@ def symmetric_product(panel: Tensor, weight: Tensor | None = None, dtype: torch.
 
 def times_vector(panel: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
     """``panel' weight`` in double precision, ``[m]``; products within a block have the given precision. R(m)."""
-    parts = blocks(panel.size(0), panel.size(1), _PRODUCT_ENTRIES)
+    parts = blocks(panel.size(0), panel.size(1))
     return accumulate((panel[part].to(dtype).t() @ weight[part].to(dtype)).double() for part in parts)
 
 
 def times(panel: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
     """``panel @ v`` in blocks of the given precision, in the type of ``v``. Sends nothing."""
     result = v.new_empty(panel.size(0), v.size(1))
-    for block in blocks(panel.size(0), panel.size(1), _PRODUCT_ENTRIES):
+    for block in blocks(panel.size(0), panel.size(1)):
         result[block] = panel[block].to(dtype) @ v.to(dtype)
     return result
 
@@ -162,7 +162,7 @@ def orthonormalize(x: Tensor) -> Tensor:
     r"""The closest orthonormal matrix, :math:`X (X'X)^{-1/2}`; it flips or mixes no columns. R(s²), B(s²)."""
     values, vectors = torch.linalg.eigh(double_gram(x))
     rotation = (vectors * values.rsqrt()) @ vectors.t()
-    return torch.cat([(block.double() @ rotation).to(x.dtype) for block in x.split(_DOUBLE_ROWS)])
+    return torch.cat([(x[block].double() @ rotation).to(x.dtype) for block in blocks(*x.shape)])
 
 
 def fix_signs(vectors: Tensor) -> Tensor:
@@ -234,10 +234,27 @@ def check_finite(x: Tensor, name: str = "x") -> None:
 
 
 def draw(weight: Tensor, number: int, generator: np.random.Generator) -> Tensor:
-    """Rows drawn with replacement, proportionally to a weight ``[n]`` in double precision, ``[number]``. R(number)."""
-    cumulative = weight.numpy().cumsum()
-    drawn = np.searchsorted(cumulative, generator.random(number) * cumulative[-1], side="right")
-    return torch.from_numpy(np.minimum(drawn, weight.numel() - 1))
+    """Rows drawn with replacement, proportionally to a weight ``[n]`` in double precision, ``[number]``.
+
+    Drawn down a tree of sums: at every level each draw chooses one of up to 64 children by a random number of its own.
+    So rounding in the sums matters only to the choice at its level, and hardly ever changes a row; in one cumulative
+    sum over all rows it would. R(64 number) per level, of which there are ``log(n) / log(64)``.
+    """
+    levels = [weight.numpy()]
+    while levels[-1].size > 1:
+        levels.append(_children(levels[-1]).sum(axis=1))
+    rows = np.zeros(number, dtype=np.int64)
+    for level in reversed(levels[:-1]):
+        shares = _children(level)[rows].cumsum(axis=1)
+        chosen = (shares <= generator.random((number, 1)) * shares[:, -1:]).sum(axis=1)
+        # Rounding may choose beyond the last child that has any weight: the first with the whole sum is the last.
+        rows = _FANOUT * rows + np.minimum(chosen, (shares < shares[:, -1:]).sum(axis=1))
+    return torch.from_numpy(rows)
+
+
+def _children(level: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The numbers of a level, those with one parent in a row; the last row is filled with zeros."""
+    return np.pad(level, (0, -level.size % _FANOUT)).reshape(-1, _FANOUT)
 
 
 def random_normal(num_rows: int, num_columns: int, seed: int) -> Tensor:

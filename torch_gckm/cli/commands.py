@@ -18,7 +18,7 @@ import torch_geometric
 from torch_geometric.data import Data
 
 from torch_gckm import __version__
-from torch_gckm.cli.graphs import NamedGraph, names_a_graph, read_graph
+from torch_gckm.cli.graphs import NamedGraph, read_graph
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import write_atomically
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMClassifier
 
 EXTRAS = {"sklearn": "sklearn", "plot": "matplotlib", "tune": "optuna", "datasets": "ogb", "sparse": "torch_sparse"}
-CHANNELS = (64, 16)  # Of embeddings.
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -52,7 +51,7 @@ def fit(args: argparse.Namespace) -> None:
     )  # fmt: skip
     classifier.fit(graph.data, class_names=graph.classes, node_names=graph.nodes)
     classifier.save(args.model, inductive=args.inductive)
-    result, ensemble = classifier.result_, classifier.model_
+    result, ensemble, labels = classifier.result_, classifier.model_, classifier.labels_
     assert result is not None
     best, size = result.best.measures, args.model.stat().st_size / 2**20
     _note(
@@ -66,7 +65,6 @@ def fit(args: argparse.Namespace) -> None:
         title = f"Classes of {'the digits' if args.dataset == 'digits' else args.dataset or args.features.name}"
         write_report(args.report, classifier, title=title, seconds=classifier.seconds_, command=args.command)
         _note(f"{args.report}: written")
-    labels = classifier.labels_
     right = accuracy(ensemble.predict(), labels.y, labels.test)
     if not math.isnan(right):
         _note(f"{100 * right:.1f} % of {int(labels.test.sum())} test nodes are right")
@@ -75,7 +73,7 @@ def fit(args: argparse.Namespace) -> None:
 def predict(args: argparse.Namespace) -> None:
     """Write the classes of all nodes of a graph."""
     classifier = _load(args.model)
-    if not names_a_graph(args):
+    if all(part is None for part in (args.dataset, args.features, args.edges, args.n_neighbors, args.labels)):
         _write_classes(args.output, classifier, None, classifier.node_names_)
         return
     if args.directed and not classifier.directed_:
@@ -109,7 +107,7 @@ def suggest(args: argparse.Namespace) -> None:
 def embed(args: argparse.Namespace) -> None:
     """Write embeddings of all nodes, made without labels."""
     graph = read_graph(args)
-    layers = KernelLayers(graph.data.num_features, args.channels or CHANNELS, aggregation=args.aggregation)
+    layers = KernelLayers(graph.data.num_features, args.channels or (64, 16), aggregation=args.aggregation)
     with torch.no_grad():
         h = layers.initialize(graph.data).embed()
     rows = ([name, *(f"{value:.6g}" for value in row)] for name, row in zip(graph.nodes, h.tolist(), strict=True))
@@ -179,11 +177,10 @@ def _write(path: Path | None, header: Sequence[str], rows: Iterable[Iterable[Any
     text = io.StringIO(newline="")
     csv.writer(text).writerows([header, *rows])
     if path is None:
-        sys.stdout.write(text.getvalue())
-        sys.stdout.flush()
-        return
-    write_atomically(path, lambda file: file.write(text.getvalue().encode()))
-    _note(f"{path}: written")
+        print(text.getvalue(), end="", flush=True)
+    else:
+        write_atomically(path, lambda file: file.write(text.getvalue().encode()))
+        _note(f"{path}: written")
 
 
 def _note(text: str) -> None:

@@ -54,11 +54,6 @@ def add_seed(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of a random choice of labels, and of a search")
 
 
-def names_a_graph(args: argparse.Namespace) -> bool:
-    """Whether the options name a graph, or at least a part of one."""
-    return any(getattr(args, name) is not None for name in ("dataset", "features", "edges", "n_neighbors", "labels"))
-
-
 def read_graph(args: argparse.Namespace, classes: Sequence[str] | None = None) -> NamedGraph:
     """The graph that the options name; the names of its classes are given, in order, or those that occur."""
     if (args.dataset is None) == (args.features is None):
@@ -97,7 +92,10 @@ def _from_files(args: argparse.Namespace, classes: Sequence[str] | None) -> Name
     nodes, x = read_features(args.features)
     places = {name: place for place, name in enumerate(nodes)}
     if args.edges is None:
-        data = Data(x=x, edge_index=_nearest(x, args.n_neighbors))
+        if not 1 <= args.n_neighbors < len(nodes):
+            raise InvalidInputError(f"--n-neighbors must be from 1 to {len(nodes) - 1}, got {args.n_neighbors}")
+        dense = x if x.layout == torch.strided else x.to_dense()
+        data = Data(x=x, edge_index=nearest_edges(dense.numpy(), args.n_neighbors))
     else:
         edges, weight = read_edges(args.edges, places, args.directed)
         data = Data(x=x, edge_index=edges, edge_weight=weight)
@@ -118,13 +116,6 @@ def _natural(name: str) -> tuple[int, float, str]:
         return 0, float(name), name
     except ValueError:
         return 1, 0.0, name
-
-
-def _nearest(x: Tensor, count: int) -> Tensor:
-    """Edges to so many nearest others, ``[2, E]``."""
-    if not 1 <= count < x.size(0):
-        raise InvalidInputError(f"--n-neighbors must be from 1 to {x.size(0) - 1}, got {count}")
-    return nearest_edges((x if x.layout == torch.strided else x.to_dense()).numpy(), count)
 
 
 def read_features(path: Path) -> tuple[list[str], Tensor]:
@@ -195,7 +186,8 @@ def read_labels(path: Path, places: dict[str, int]) -> dict[int, str]:
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The lines of a table that are not empty: their numbers and cells."""
-    _require_file(path)
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             delimiter = "\t" if path.suffix == ".tsv" else ","
@@ -208,7 +200,8 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _from_numpy(path: Path) -> Tensor:
     """The matrix of a file, ``[n, d]``."""
-    _require_file(path)
+    if not path.is_file():
+        raise InvalidInputError(f"there is no file {path}")
     try:
         content = np.load(path, allow_pickle=False)
         if path.suffix == ".npz" and "format" in content:
@@ -221,11 +214,6 @@ def _from_numpy(path: Path) -> Tensor:
         raise InvalidInputError(f"{path} holds an array of shape {tuple(x.shape)}; a row for every node is needed")
     check_finite(x, str(path))
     return x
-
-
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}")
 
 
 def _is_number(cell: str) -> bool:

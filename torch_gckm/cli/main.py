@@ -22,7 +22,6 @@ Classify the nodes of a graph from a handful of labels.
   gckm suggest model.pt --count 5                                  which nodes to label next
   gckm predict model.pt --features new_x.csv --edges new_edges.csv
 """
-USER_ERRORS = (GCKMError, OSError, ImportError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # Whoever reads the output, such as head, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except USER_ERRORS as error:
+    except (GCKMError, OSError, ImportError) as error:
         print(f"gckm: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -95,10 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
     _searching(demo, budget=10.0)
     add_seed(demo)
-    other: dict[str, Any] = dict.fromkeys(
-        ("root", "split", "features", "edges", "n_neighbors", "labels", "predictions")
-    )
-    demo.set_defaults(dataset="digits", labels_per_class=4, directed=False, inductive=False, **other)
+    absent = ("root", "split", "features", "edges", "n_neighbors", "labels", "predictions")
+    given: dict[str, Any] = {"dataset": "digits", "labels_per_class": 4, "directed": False, "inductive": False}
+    demo.set_defaults(**dict.fromkeys(absent), **given)
 
     info = command("info", commands.info, "versions, extras, and facts about a model")
     info.add_argument("model", type=Path, nargs="?", help="a file of 'gckm fit'")

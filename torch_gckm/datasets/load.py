@@ -17,7 +17,6 @@ from torch_geometric.utils import remove_self_loops, to_undirected
 
 from torch_gckm.neighbours import nearest_rows
 
-ROOT_VARIABLE = "GCKM_DATA_ROOT"
 Split = Literal["few_labels", "few_labels_folds", "public", "val_1", "val_5", "val_10"]
 _PUBLIC = {"train_mask": "train_mask", "test_mask": "test_mask"}
 _FEW = {"test_mask": "fewlabels_test_mask"}
@@ -106,7 +105,7 @@ DATASETS: dict[str, Callable[[Path], Data]] = {
 
 def data_root() -> Path | None:
     """The folder named by the environment variable ``GCKM_DATA_ROOT``, if it is set."""
-    value = os.environ.get(ROOT_VARIABLE)
+    value = os.environ.get("GCKM_DATA_ROOT")
     return Path(value) if value else None
 
 
@@ -167,11 +166,10 @@ def _apply_split(data: Data, folder: Path, name: str, split: Split) -> None:
     if split not in _MASKS:
         raise ValueError(f"unknown split '{split}'; choose from {', '.join(_MASKS)}")
     for mask in ("train_mask", "val_mask", "test_mask"):
-        if mask not in _MASKS[split]:
-            data[mask] = torch.zeros(data.num_nodes, dtype=torch.bool)
-            continue
-        path = folder / f"{name}_{_MASKS[split][mask]}.pt"
-        if not path.exists():
-            raise FileNotFoundError(f"the split '{split}' of {name} needs the file {path}")
-        loaded = torch.load(path, weights_only=True)
-        data[mask] = loaded.t().contiguous() if loaded.dim() == 2 else loaded
+        data[mask] = torch.zeros(data.num_nodes, dtype=torch.bool)
+        if mask in _MASKS[split]:
+            path = folder / f"{name}_{_MASKS[split][mask]}.pt"
+            if not path.exists():
+                raise FileNotFoundError(f"the split '{split}' of {name} needs the file {path}")
+            loaded = torch.load(path, weights_only=True)
+            data[mask] = loaded.t().contiguous() if loaded.dim() == 2 else loaded

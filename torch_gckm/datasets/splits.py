@@ -110,8 +110,7 @@ def _known_at_random(data: Data, seed: int) -> Tensor:
     """The nodes with a known label in random order, ``[m]``; flattens ``y``."""
     order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(seed))
     data.y = data.y.view(-1)
-    known: Tensor = data.y[order] >= 0
-    return order[known]
+    return order[data.y[order] >= 0]
 
 
 def _numbers(nodes: Nodes) -> Tensor:

@@ -32,15 +32,10 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that is fitted to one graph and predicts for it, for other graphs, and for rows that are new.
 
     A subclass computes in :meth:`_values` what is predicted for every node of a graph.
-
-    Attributes:
-        graph_: The graph that was fitted, given or made of the rows of ``X``.
-        from_rows_: Whether it was made of the rows of a matrix; predictions are then arrays, else tensors.
-        n_features_in_: The number of features.
     """
 
-    graph_: Data
-    from_rows_: bool
+    graph_: Data  # The graph that was fitted, given or made of the rows of X.
+    from_rows_: bool  # Whether it was made of the rows of a matrix; predictions are then arrays, else tensors.
     n_features_in_: int
     n_neighbors: int
 

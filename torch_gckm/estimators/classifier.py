@@ -45,12 +45,11 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         classifier.predict_proba()                         # calibrated
         classifier.suggest(10)                             # the nodes to label next
 
-    It also takes arrays, as scikit-learn does: ``fit(X, y)`` joins every row to its nearest others,
-    ``fit(X, y, edge_index=edges)`` takes a graph of the rows; in ``y``, -1 means unlabelled and classes may have
-    any names. ``predict(X)`` looks at each row on its own. One that equals a fitted row is that node. Any other
-    becomes a node that receives from the nearest fitted rows, but they do not receive from it: so fitted rows keep
-    their classes, and the prediction for a row does not depend on the other rows.
-    After a fit to arrays predictions are NumPy arrays, after a fit to a ``Data`` object tensors.
+    It also takes arrays, as scikit-learn does: ``fit(X, y)`` joins every row to its nearest others, ``fit(X, y,
+    edge_index=edges)`` takes a graph of the rows; in ``y``, -1 means unlabelled and classes may have any names.
+    ``predict(X)`` treats each row separately. One that equals a fitted row is that node. Any other becomes a node that
+    receives from the nearest fitted rows, but they do not receive from it: so fitted rows keep their classes, and the
+    prediction for a row does not depend on the others. After a fit to arrays predictions are arrays, else tensors.
 
     Args:
         search: ``"auto"`` searches the default space, a :class:`~torch_gckm.select.Space` another one;
@@ -248,8 +247,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         return loaded
 
     def _values(self, graph: Data | None) -> Tensor:
-        values: Tensor = (self._ensemble() if graph is None else self.model_).predict_proba(graph)
-        return values
+        return (self._ensemble() if graph is None else self.model_).predict_proba(graph)
 
     def _fitted_layers(self) -> list[GCKM]:
         return self._ensemble().members

@@ -20,12 +20,7 @@ from torch_gckm.nn import KernelLayers
 
 
 class LayersEstimator(GraphEstimator):
-    """An estimator of unsupervised layers; its values are the embeddings of the last one.
-
-    Attributes:
-        layers_: The fitted layers, of one model or of several side by side.
-        embedding_: The embeddings of the fitted graph, ``[n, channels]``.
-    """
+    """An estimator of unsupervised layers, of one model or several; its values are the embeddings, side by side."""
 
     channels: Any
 
@@ -39,9 +34,8 @@ class LayersEstimator(GraphEstimator):
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
         """
         graph, _ = self._take(X, edge_index)
-        options: dict[str, Any] = {
-            name: getattr(self, name) for name in ("kernel", "aggregation", "hops", "normalize", "gram")
-        }
+        shared = ("kernel", "aggregation", "hops", "normalize", "gram")
+        options: dict[str, Any] = {name: getattr(self, name) for name in shared}
         numbers = self._numbers_of_channels(graph.num_nodes)
         models = [KernelLayers(self.n_features_in_, channels, **options) for channels in numbers]
         self.layers_ = [model.to(graph.x.device).initialize(graph) for model in models]

@@ -54,8 +54,7 @@ def plane(h: Tensor, method: Method = "auto", seed: int = 0) -> Array:
     # The scale of an embedding is one over the root of the number of nodes: too small for its tolerances.
     points = points / points.std().clamp(min=1e-30)
     perplexity = min(30.0, (len(points) - 1) / 3)
-    result: Array = TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(points.float().numpy())
-    return result
+    return TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(points.float().numpy())
 
 
 def nodes_to_draw(num_nodes: int, labelled: Tensor, most: int, seed: int = 0) -> Tensor:

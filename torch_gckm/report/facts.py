@@ -59,14 +59,7 @@ def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
 
 
 def member_rows(number: int, model: GCKM, shares: Sequence[Tensor] | None, right: float | None) -> Rows:
-    """The settings of a model, a row per layer and one for the readout.
-
-    Args:
-        number: What to call the model.
-        model: The fitted model.
-        shares: The share of the variance that every component of each layer captures.
-        right: The share of withheld labels that the model is right about, if it is known.
-    """
+    """The settings of a model, a row per layer and one for the readout; with shares of variance and right labels."""
     settings, rows = model.settings, Rows()
     for place, (conv, layer) in enumerate(zip(model.layers, settings.layers, strict=True)):
         kept = "" if shares is None else f"{100 * float(shares[place].sum()):.0f}"

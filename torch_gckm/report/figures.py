@@ -43,14 +43,9 @@ _SIZE = (4.9, 3.9)  # In inches. On a narrow screen a figure shrinks, so a small
 def draw(
     key: str, describe: str, paint: Callable[[Axes], object], size: tuple[float, float] = _SIZE, scale: float = 1.0
 ) -> str:
-    """What is painted on new axes, as an ``<svg>`` element.
+    """What ``paint`` draws on new axes, as an ``<svg>`` element with a description for those who do not see it.
 
-    Args:
-        key: A word that no other figure of the page has.
-        describe: What the figure shows, for those who do not see it.
-        paint: Draws on axes.
-        size: Width and height in inches.
-        scale: How much larger the figure may get where there is room.
+    No other figure of the page may have the same key. Where there is room, the figure may get larger by the scale.
     """
     from matplotlib import style
     from matplotlib.figure import Figure
