@@ -167,12 +167,16 @@ class TestDraw:
         assert float(deviation[weight > 0].abs().max()) < 5.5
 
     def test_rounding_changes_no_draw(self):
-        """Noise far above that of a sum in another order; one cumulative sum of so many rows would notice it."""
-        generator = torch.Generator().manual_seed(0)
-        weight = torch.rand(200_000, generator=generator, dtype=torch.float64)
-        noise = 1.0 + 1e-8 * torch.randn(200_000, generator=generator, dtype=torch.float64)
-        first, second = (panels.draw(w, 1000, np.random.default_rng(1)) for w in (weight, weight * noise))
+        """Half of the rows have larger weights in the eighth digit; one cumulative sum notices it, the tree does not."""
+        weight = torch.rand(200_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        shifted = weight.clone()
+        shifted[:100_000] *= 1.0 + 1e-7
+        first, second = (panels.draw(w, 1000, np.random.default_rng(1)) for w in (weight, shifted))
         assert torch.equal(first, second)
+        uniform = np.random.default_rng(1).random(1000)
+        sums = [w.numpy().cumsum() for w in (weight, shifted)]
+        plain = [np.searchsorted(total, uniform * total[-1]) for total in sums]
+        assert (plain[0] != plain[1]).any()
 
     def test_the_last_row_with_weight_is_never_passed(self):
         class Ones:

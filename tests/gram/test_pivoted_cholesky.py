@@ -50,10 +50,3 @@ class TestFactor:
         gram = LowRank(max_rank=50, tol=0.0).uncentred(RBF(1.0), as_rows(x))
         assert gram.landmarks.numel() == 6
         assert LowRank().uncentred(RBF(1.0), as_rows(torch.ones(30, 2))).landmarks.numel() == 1
-
-    @pytest.mark.parametrize("seed", range(3))
-    def test_rounding_of_the_features_changes_no_landmark(self, seed):
-        x = features(3000, 4)
-        noisy = x * (1.0 + 4e-7 * features(3000, 4, seed=9))
-        marks = [LowRank(max_rank=150, seed=seed).centred(RBF(2.0), as_rows(h)).landmarks for h in (x, noisy)]
-        assert torch.equal(*marks)

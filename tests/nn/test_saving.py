@@ -1,5 +1,7 @@
 """Models in files."""
 
+import copy
+import pickle
 import subprocess
 import sys
 
@@ -8,7 +10,7 @@ import torch
 
 from tests.conftest import make_graph
 from torch_gckm import GCKM, Trainer
-from torch_gckm.errors import InvalidInputError, LowRankWarning
+from torch_gckm.errors import InvalidInputError, LowRankWarning, NotFittedError
 from torch_gckm.gram import Dense
 from torch_gckm.kernels import RBF, Linear
 
@@ -99,3 +101,27 @@ def test_a_kernel_of_ones_own_is_refused_when_saving(graph, tmp_path):
 
     with pytest.raises(InvalidInputError, match="'Mine' is not one of"):
         fit(graph, kernel=Mine(1.0)).save(tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("normalize", [None, "columns"])
+def test_state_dicts_of_whole_models(graph, normalize):
+    model, new = fit(graph, normalize=normalize), make_graph(20, seed=4)
+    twin = GCKM(8, (6, 4), 3, normalize=normalize)
+    twin.load_state_dict(model.state_dict())
+    for found in (twin, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert found.is_fitted_on(graph)
+        assert torch.equal(found(graph.x, graph.edge_index), model(graph.x, graph.edge_index))
+        assert torch.equal(found.transform(new), model.transform(new))
+        assert torch.equal(found.scores(new), model.scores(new))
+    unfitted = GCKM(8, (6, 4), 3, normalize=normalize)
+    twin.load_state_dict(unfitted.state_dict())
+    assert not twin.is_fitted
+    assert not twin.is_fitted_on(graph)
+    assert twin.scaling.scale.numel() == 0
+    with pytest.raises(NotFittedError):
+        twin.scores(graph)
+    with pytest.raises(NotFittedError):
+        twin.embed()
+    assert set(twin.state_dict()) == set(unfitted.state_dict())
+    Trainer(twin, steps=0, progress=False).fit(graph)
+    assert torch.equal(twin.readout.scores, model.readout.scores)

@@ -122,8 +122,7 @@ def cluster(args: argparse.Namespace) -> None:
     count = len(graph.classes) if args.clusters is None else args.clusters
     if not 2 <= count <= len(graph.nodes):
         raise InvalidInputError(f"say with --clusters how many to look for, from 2 to {len(graph.nodes)}, got {count}")
-    clustering = GCKMClustering(count, args.channels, args.aggregation, random_state=args.seed)
-    found = clustering.fit_predict(graph.data)
+    found = GCKMClustering(count, args.channels, args.aggregation, random_state=args.seed).fit_predict(graph.data)
     _write(args.output, ["node", "cluster"], zip(graph.nodes, found.tolist(), strict=True))
 
 
@@ -140,8 +139,9 @@ def info(args: argparse.Namespace) -> None:
         given = f"{model.labelled.numel()} labels given, " if fitted else "for other graphs only, "
         print(f"{args.model}: {len(model.models)} models, {given}classes {classes}")
         if fitted:
-            print("the first model, whose labels may include some of self-training:")
-            print(model.members[0].summary())
+            print(
+                "the first model, whose labels may include some of self-training:", model.members[0].summary(), sep="\n"
+            )
 
 
 def _require_labels(graph: NamedGraph) -> None:

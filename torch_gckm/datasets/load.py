@@ -32,8 +32,7 @@ _MASKS: dict[str, dict[str, str]] = {
 class SparseCoauthor(Coauthor):  # type: ignore[misc]
     """PyG's :class:`~torch_geometric.datasets.Coauthor` with features as a sparse COO tensor.
 
-    Physics has 34,493 nodes and 8,415 words, of which a node uses 0.4 %: the dense
-    matrix that PyG makes takes 1.2 GB, the sparse one 14 MB.
+    Physics has 34,493 nodes and 8,415 words, of which a node uses 0.4 %: the dense matrix takes 1.2 GB, this one 14 MB.
     """
 
     @property

@@ -140,7 +140,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         # All at once: a fit that fails leaves the one before as it was.
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
         self.labels_ = replace(labels, test=numbered.test_nodes(graph))
-        self.class_names_ = None if class_names is None else list(class_names)
+        self.class_names_ = None if class_names is None or from_rows else list(class_names)
         self.node_names_ = None if node_names is None else list(node_names)
         self.from_rows_, self.directed_ = from_rows, is_directed(graph)
         self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}

@@ -90,7 +90,6 @@ def training(history: History, ax: Axes | None = None, names: Sequence[str] = SC
     ax = axes_of(ax)
     from matplotlib.ticker import MaxNLocator
 
-    steps = [record.step for record in history]
     for number, name in enumerate(names):
         values = [getattr(record, name) for record in history]
         if not all(math.isnan(value) for value in values):
@@ -98,7 +97,7 @@ def training(history: History, ax: Axes | None = None, names: Sequence[str] = SC
                 "color": COLOURS[number % len(COLOURS)],
                 "linestyle": _STYLES[number % len(_STYLES)],
             }
-            ax.plot(steps, values, label=LABELS[name], marker="o", markersize=4, **look)
+            ax.plot([record.step for record in history], values, label=LABELS[name], marker="o", markersize=4, **look)
     ax.axvline(history.best.step, color=QUIET, linewidth=1, linestyle="--", zorder=0)
     frame(ax)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -43,8 +43,7 @@ def plane(h: Tensor, method: Method = "auto", seed: int = 0) -> Array:
     _, vectors = torch.linalg.eigh(centred.t() @ centred)
     count = 2 if method == "pca" else _DIRECTIONS
     points = fix_signs(centred @ vectors[:, -count:].flip(1))
-    if points.size(1) < 2:
-        points = torch.nn.functional.pad(points, (0, 2 - points.size(1)))
+    points = torch.nn.functional.pad(points, (0, max(0, 2 - points.size(1))))
     if method == "pca":
         return points.numpy()
     try:

@@ -99,9 +99,8 @@ def confusion(found: Withheld, ax: Axes | None = None) -> Axes:
             ax.text(column + 0.5, row + 0.5, str(int(counts[row, column])), ha="center", va="center", color=colour)
     step = max(1, -(-size // _MOST_NAMES))
     names = [shown(name) for name in found.names[::step]]
-    is_upright = max(map(len, names)) * len(names) > 36
     places = [number + 0.5 for number in range(0, size, step)]
-    ax.set_xticks(places, names, rotation=90 if is_upright else 0)
+    ax.set_xticks(places, names, rotation=90 if max(map(len, names)) * len(names) > 36 else 0)
     ax.set_yticks(places, names)
     ax.tick_params(length=0)
     ax.set(xlim=(0, size), ylim=(size, 0), xlabel="predicted", ylabel="label", aspect="equal")

@@ -28,11 +28,9 @@ def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
     x, adjacency, weight = graph_of(data)
     count = x.size(0)
     edges, weight = canonical_edges(adjacency, weight, count)
-    edges = edges.cpu()
     loops = edges[0] == edges[1]
-    ends = edges[:, ~loops]
+    ends = edges[:, ~loops].cpu()
     total, is_mutual = ends.size(1), is_undirected(ends, num_nodes=count)
-    degree = torch.bincount(ends.flatten(), minlength=count)
     out, into = (int(torch.bincount(side, minlength=count).max()) for side in ends)
     number = f"{total // 2:,} undirected" if is_mutual else f"{total:,} directed"
     weights = "none"
@@ -46,15 +44,13 @@ def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
         ("edge weights", weights),
         ("mean degree", f"{total / max(count, 1):.2f}" + ("" if is_mutual else " in, and out")),
         ("largest degree", f"{out:,}" if is_mutual else f"{into:,} in, {out:,} out"),
-        ("isolated nodes", f"{int((degree == 0).sum()):,}"),
+        ("isolated nodes", f"{count - ends.unique().numel():,}"),
         ("components", f"{components:,}; the largest has {np.bincount(place).max():,} nodes"),
         ("features", f"{x.size(1):,}, {100 * _filled(x):.3g} % of them not zero"),
     ]
     if total:
-        classes = predicted.cpu()[ends]
-        facts.append(
-            ("edges within a predicted class", f"{100 * float((classes[0] == classes[1]).double().mean()):.0f} %")
-        )
+        starts, stops = predicted.cpu()[ends]
+        facts.append(("edges within a predicted class", f"{100 * float((starts == stops).double().mean()):.0f} %"))
     return facts
 
 
@@ -73,11 +69,9 @@ def member_rows(number: int, model: GCKM, shares: Sequence[Tensor] | None, right
     return [[*(first if place == 0 else ("", "")), *row] for place, row in enumerate(rows)]
 
 
-def time_rows(
-    seconds: Mapping[str, float] | None, history: History | None, result: SearchResult | None, own: float
-) -> Rows:
+def time_rows(stages: Mapping[str, float], history: History | None, result: SearchResult | None, own: float) -> Rows:
     """How long stages, the search, the fit and the page itself took, in seconds."""
-    rows: Rows = [[stage, f"{value:.1f}"] for stage, value in (seconds or {}).items()]
+    rows: Rows = [[stage, f"{value:.1f}"] for stage, value in stages.items()]
     if result is not None and len(result):
         total = sum(trial.seconds for trial in result.trials)
         rows.append([f"{len(result):,} settings of the search, added up over all processes", f"{total:.1f}"])

@@ -18,9 +18,9 @@ def text(content: Any) -> Markup:
     return content if isinstance(content, Markup) else Markup(html.escape(str(content)))
 
 
-def join(parts: Iterable[Any], between: str = "\n") -> Markup:
+def join(parts: Iterable[Any]) -> Markup:
     """Parts, one after the other."""
-    return Markup(between.join(text(part) for part in parts if part))
+    return Markup("\n".join(text(part) for part in parts if part))
 
 
 def paragraph(content: Any, *, muted: bool = False) -> Markup:
@@ -65,8 +65,7 @@ def figure(svg: str, caption: Any) -> Markup:
 
 def pair(*parts: Markup, uneven: bool = False) -> Markup:
     """Figures or sections side by side where there is room."""
-    kind = _class("pair uneven" if uneven else "pair")
-    return Markup(f"<div{kind}>\n" + "\n".join(parts) + "\n</div>")
+    return Markup("\n".join([f'<div class="pair{" uneven" if uneven else ""}">', *parts, "</div>"]))
 
 
 def details(summary: str, content: Markup) -> Markup:

@@ -97,7 +97,7 @@ def write_report(
         section("Layers", figures.decay_figure(captured, predicted.numel())) if captured else "",
         section("Nodes to label next", *_suggestions(subject, probabilities, nodes)),
     ]
-    times = facts.time_rows(seconds, history, result, time.perf_counter() - start)
+    times = facts.time_rows(seconds or {}, history, result, time.perf_counter() - start)
     parts.append(section("Time", table(["stage", "seconds"], times, [1])))
     made: facts.Rows = [["made on", time.strftime("%Y-%m-%d %H:%M")], *([["seed", seed]] if seed is not None else [])]
     same = "The settings above make the same models again, before any fine-tuning."
