@@ -106,7 +106,9 @@ def judge(labels: Labelling, trials: list[Trial], scores: Tensor, data: Data) ->
         return 100 * float((mean.argmax(dim=1) == data.y)[test].double().mean())
 
     place = {trial.number: i for i, trial in enumerate(trials)}
-    result = {"best there is": {"top": 100 * float(hits.max()), "ensemble": None, "correlation": None}}
+    result: dict[str, dict[str, Any]] = {
+        "best there is": {"top": 100 * float(hits.max()), "ensemble": None, "correlation": None}
+    }
     for criterion in CRITERIA:
         values = scores_of(criterion, labels, trials)
         if math.isnan(values[0]):

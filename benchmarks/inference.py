@@ -14,7 +14,7 @@ import platform
 import resource
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from scale import ARXIV, synthetic_graph
@@ -26,7 +26,7 @@ from torch_gckm.gram import LowRank
 def fit(nodes: int, rank: int, path: Path) -> dict[str, Any]:
     """Fit a model and write its file."""
     data = synthetic_graph(nodes, 7 * nodes)
-    model = GCKM(data.num_features, ARXIV["channels"], 40, gram=LowRank(max_rank=rank))
+    model = GCKM(data.num_features, cast(list[int], ARXIV["channels"]), 40, gram=LowRank(max_rank=rank))
     start = time.perf_counter()
     history = Trainer(model, steps=0, progress=False).fit(data)
     seconds = time.perf_counter() - start

@@ -97,7 +97,10 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         "peak_with_step_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         "data_gb": baseline / 2**20,
         "accuracy": history.best.test_acc,
-        "ranks": [layer.fit.landmarks.numel() for layer in (*model.layers, model.readout)],
+        "ranks": [
+            *(conv.fit.landmarks.numel() for conv in model.layers),
+            model.readout.fit.landmarks.numel(),
+        ],
     }
 
 

@@ -31,12 +31,12 @@ from torch_geometric.data import Data
 
 from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.select import SearchResult, search
-from torch_gckm.select.criteria import Ranking
+from torch_gckm.select.criteria import Criterion, Ranking
 
 DATASETS = ("cora", "citeseer", "pubmed", "chameleon", "squirrel")
 CURVE_DATASETS = ("cora", "citeseer", "pubmed")
 LABELS_PER_CLASS = (1, 2, 4, 10, 20)
-TOP_ONE = ("cosine", "leave_one_out", "auto")
+TOP_ONE: tuple[Criterion, ...] = ("cosine", "leave_one_out", "auto")
 SLOWER = {"pubmed": 3.0}  # Budgets of curves are longer there: a setting takes more time.
 CORRELATED = 60  # So many settings are fitted again to compare criteria with test accuracies.
 
@@ -77,7 +77,8 @@ def run(task: dict[str, Any], root: str | None) -> dict[str, Any]:
 
 
 def run_search(task: dict[str, Any], data: Data, test_accuracy: Callable[[Tensor], float]) -> dict[str, Any]:
-    seen, classes, accuracy, seconds = seen_by(data, data.train_mask), int(data.y.max()) + 1, {}, {}
+    seen, classes, seconds = seen_by(data, data.train_mask), int(data.y.max()) + 1, {}
+    accuracy: dict[str, float] = {}
     result, seconds["search"] = timed(
         lambda: search(seen, budget=task["budget"], seed=task["seed"], num_classes=classes, progress=False)
     )

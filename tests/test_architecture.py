@@ -32,7 +32,7 @@ REDUCTIONS = {
     "median", "min", "nonzero", "norm", "prod", "sort", "std", "sum", "topk", "unique", "var", "vector_norm",
 }  # fmt: skip
 # Functions that reduce something else than all nodes: what a block of rows contributes to a sum that panels.accumulate
-# finishes, small matrices of channels, landmarks, labels or classes, or exact matrices, which exist in one process only.
+# finishes; small matrices of channels, landmarks, labels or classes; exact matrices, which exist in one process only.
 ALLOWED = {
     # What a block of rows contributes.
     "kernels/dense.py": {"offset", "backward"},

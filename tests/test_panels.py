@@ -167,7 +167,7 @@ class TestDraw:
         assert float(deviation[weight > 0].abs().max()) < 5.5
 
     def test_rounding_changes_no_draw(self):
-        """Half of the rows have larger weights in the eighth digit; one cumulative sum notices it, the tree does not."""
+        """Half of the weights grow in the eighth digit; one cumulative sum notices it, the tree does not."""
         weight = torch.rand(200_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         shifted = weight.clone()
         shifted[:100_000] *= 1.0 + 1e-7

@@ -19,6 +19,7 @@ is written by its authors as a sum of products of powers of :math:`L` and :math:
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -71,6 +72,9 @@ class PolynomialFilter(torch.nn.Module):
         self.matrix = matrix
         self.theta = torch.nn.Parameter(weights, requires_grad=learned)
         self.register_buffer("mix", mix)
+
+    matrix: Any
+    mix: Tensor | None
 
     def forward(self, z: Tensor) -> Tensor:
         if self.mix is None:

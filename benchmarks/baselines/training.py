@@ -139,7 +139,8 @@ class NetworkTrainer:
 
 
 def _adam(network: Network, recipe: Recipe) -> torch.optim.Adam:
-    last = [] if recipe.decay_last else list(network.layers[-1].parameters())
+    layers: Any = network.layers
+    last = [] if recipe.decay_last else list(layers[-1].parameters())
     others = [p for p in network.parameters() if p.requires_grad and not any(p is q for q in last)]
     groups = [{"params": others, "weight_decay": recipe.weight_decay}]
     if last:

@@ -77,7 +77,7 @@ class AttentiveFits(SharedFits):
         model = GCKM.from_settings(settings, graph.x.size(1), self.num_classes, self.gram)
         for conv, key in zip(model.layers, settings.layer_keys(), strict=True):
             if key not in self._layers:
-                conv.aggregation = KernelAttention(conv.aggregation.hops, self.scale)
+                conv.aggregation = KernelAttention(int(getattr(conv.aggregation, "hops", 1)), self.scale)
                 conv.initialize_on(graph, convs[-1].h if convs else None)
                 self._layers[key] = conv
             self._layers.move_to_end(key)

@@ -57,13 +57,13 @@ class Inductive(Experiment):
             predictions, seconds = timed(lambda: [network(task, part, data, epochs) for part in (small, data)])
             found = {"new nodes": on_new(predictions[0]), "fitted to all": on_new(predictions[1])}
             return {"accuracy": found, "seconds": seconds}
-        found, seconds = {}, {}
+        found, times = {}, {}
         for key, part in (("new nodes", small), ("fitted to all", data)):
             seen = seen_by(part, part.train_mask)
             ensemble = searched(seen, data, task["budget"], task["seed"], None, "auto").ensemble()
-            predicted, seconds[key] = timed(lambda ensemble=ensemble: ensemble.predict(data))
+            predicted, times[key] = timed(lambda ensemble=ensemble: ensemble.predict(data))
             found[key] = on_new(predicted)
-        return {"accuracy": found, "seconds": seconds["new nodes"]}
+        return {"accuracy": found, "seconds": times["new nodes"]}
 
 
 def network(task: Task, part: Data, data: Data, epochs: int) -> Tensor:

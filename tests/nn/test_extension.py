@@ -1,6 +1,5 @@
 """Nodes that were not there when the model was fitted."""
 
-
 import pytest
 import torch
 

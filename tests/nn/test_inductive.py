@@ -148,7 +148,7 @@ def test_ensembles(tmp_path):
     torch.testing.assert_close(loaded.predict_proba(new), ensemble.predict_proba(new))
     assert isinstance(loaded, InductiveEnsemble)
     with pytest.raises(TypeError):
-        loaded.predict()
+        loaded.predict()  # type: ignore[call-arg]
     loaded.save(tmp_path / "again.pt")
     again = GCKMEnsemble.load(tmp_path / "again.pt")
     torch.testing.assert_close(again.predict_proba(new), ensemble.predict_proba(new))

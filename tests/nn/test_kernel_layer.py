@@ -1,6 +1,5 @@
 """The layer against its formulas, kernel PCA of scikit-learn and finite differences."""
 
-
 import pytest
 import torch
 from sklearn.decomposition import KernelPCA
