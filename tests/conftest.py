@@ -15,6 +15,13 @@ def data_root() -> Path:
     return Path(root)
 
 
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request) -> torch.device:
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    return torch.device(request.param)
+
+
 def make_graph(num_nodes: int = 60, classes: int = 3, features: int = 8, seed: int = 0) -> Data:
     """A graph of noisy clusters, with two isolated nodes and two labels a class."""
     generator = torch.Generator().manual_seed(seed)
