@@ -1,5 +1,9 @@
 """A graph as the layers see it: what it keeps, shares and never hands out."""
 
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -76,6 +80,33 @@ def test_at_most_eight_propagated_features_are_kept(graph):
     again = made.propagated(propagations[1])
     assert again is not features[1]
     assert torch.equal(again.dense(), features[1].dense())
+
+
+@pytest.fixture
+def hasty():
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_threads_may_share_a_graph(graph, monkeypatch):
+    def propagate(self, propagation):
+        time.sleep(0)  # Another thread's turn.
+        return propagation.key
+
+    monkeypatch.setattr(PreparedGraph, "_propagate_input", propagate)
+    made = prepared(graph)
+    propagations = [Propagation("gcn", hops) for hops in range(1, 13)]  # More than are kept.
+
+    def ask(start):
+        order = [propagations[(start + number) % 12] for number in range(2000)]
+        return all(made.propagated(propagation) == propagation.key for propagation in order)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(8)))
 
 
 def test_modules_and_tracked_features_are_propagated_in_every_call(graph):

@@ -61,6 +61,20 @@ def test_nothing_is_kept_in_inference_mode(graph):
     assert ask(remembered, made_here, graph.edge_index) is not ask(remembered, made_here, graph.edge_index)
 
 
+def test_nothing_is_kept_while_gradients_flow_to_the_weights(graph):
+    conv = GCKMConv(8, 4, kernel=RBF(2.0))
+    weights = torch.ones(graph.num_edges, 1, requires_grad=True)
+    adj_t = torch.sparse_coo_tensor(graph.edge_index.flip(0), torch.ones(graph.num_edges), (60, 60),
+                                    check_invariants=True).coalesce().requires_grad_()  # fmt: skip
+    for edges, weight, tracked in ((graph.edge_index, weights, weights), (adj_t, None, adj_t)):
+        conv.initialize(graph.x, edges, weight)
+        gradients = []
+        for _ in range(2):  # What one backward pass frees, the next one needs.
+            conv.loss(graph.x, edges, weight).backward()
+            gradients.append(tracked.grad.to_dense().clone())
+        torch.testing.assert_close(gradients[1], 2 * gradients[0])
+
+
 def test_copies_and_pickles_start_empty(graph):
     remembered = RememberedGraph()
     first = ask(remembered, graph.x, graph.edge_index)

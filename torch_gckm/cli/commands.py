@@ -139,9 +139,8 @@ def info(args: argparse.Namespace) -> None:
         given = f"{model.labelled.numel()} labels given, " if fitted else "for other graphs only, "
         print(f"{args.model}: {len(model.models)} models, {given}classes {classes}")
         if fitted:
-            print(
-                "the first model, whose labels may include some of self-training:", model.members[0].summary(), sep="\n"
-            )
+            print("the first model, whose labels may include some of self-training:")
+            print(model.members[0].summary())
 
 
 def _require_labels(graph: NamedGraph) -> None:

@@ -25,7 +25,7 @@ NODES_PER_CHANNEL = 8
 
 
 class NotFittedError(errors.NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
-    """An estimator is asked before it was fitted; an error of this package and of scikit-learn alike."""
+    """An estimator is used before it was fitted; an error of this package and of scikit-learn alike."""
 
 
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]

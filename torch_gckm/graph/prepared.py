@@ -84,12 +84,13 @@ class PreparedGraph:
         """The propagated input features; sparse ones are never densified."""
         if not isinstance(propagation, Propagation) or self.x.requires_grad or self.topology.is_tracked:
             return self.propagate(propagation, self.x)
-        features = self._propagated.pop(propagation.key, None)
+        kept, key = self._propagated, propagation.key
+        features = kept.get(key)
         if features is None:
             features = self._propagate_input(propagation)
-            if len(self._propagated) >= _MOST_KEPT:
-                self._propagated.pop(next(iter(self._propagated)))
-        self._propagated[propagation.key] = features  # The last one used is the last to go.
+        others = [(name, known) for name, known in kept.items() if name != key]
+        # The last one used is the last to go. Replaced as a whole: threads may share a graph.
+        self._propagated = {**dict(others[1 - _MOST_KEPT :]), key: features}
         return features
 
     def propagate(self, propagation: torch.nn.Module, h: Tensor) -> Features:

@@ -26,7 +26,8 @@ class RememberedGraph:
 
     A tensor counts as the same only while it is the same object and has not been written to through torch. The
     arguments are kept alive, so an identity is never reused. Nothing is kept in inference mode, whose tensors cannot
-    be trained with later. Copies and pickles start empty. What is remembered is one immutable object, replaced as a
+    be trained with later, or while gradients flow to edge weights, which pass once through what is made of them.
+    Copies and pickles start empty. What is remembered is one immutable object, replaced as a
     whole, so threads see either the old call or the new one.
     """
 
@@ -50,7 +51,7 @@ class RememberedGraph:
 
     def put(self, graph: PreparedGraph, *arguments: Any) -> None:
         """Remember a graph that was made of these arguments."""
-        if not torch.is_inference_mode_enabled():
+        if not torch.is_inference_mode_enabled() and not graph.topology.is_tracked:
             self._last = _Call(arguments, tuple(map(_stamp, arguments)), graph)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RememberedGraph:

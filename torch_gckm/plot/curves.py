@@ -33,7 +33,6 @@ LABELS = {
 }
 SCORES = ("train_acc", "val_acc", "test_acc", "cosine")
 EXACT_UP_TO = 4096  # Nodes; of larger graphs so many are drawn to estimate the trace.
-_BLOCK = 512
 _STYLES = ("-", "--", ":", "-.")
 _LAYER_STYLES = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)))
 
@@ -126,7 +125,7 @@ def centred_trace(conv: GCKMConv, most: int = EXACT_UP_TO, seed: int = 0) -> flo
     if size < 2:
         return 0.0
     used = rows.rows(chosen.to(rows.device)).to(torch.float64)  # Wide kernels are almost constant.
-    blocks = torch.arange(size, device=rows.device).split(_BLOCK)
+    blocks = torch.arange(size, device=rows.device).split(512)  # To bound the memory.
     total = sum(float(conv.kernel(used.rows(block), used).sum()) for block in blocks)
     pairs = (total - float(diagonal[chosen].sum())) / (size * (size - 1))
     return (count - 1) * (float(diagonal.mean()) - pairs)
