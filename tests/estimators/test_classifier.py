@@ -318,9 +318,7 @@ def test_saved_and_loaded(graph, tmp_path):
 
 def test_saved_for_other_graphs_only(graph, tmp_path):
     fitted = classifier(max_settings=6).fit(graph, node_names=[f"n{node}" for node in range(60)])
-    fitted.save(tmp_path / "whole.pt")
     fitted.save(tmp_path / "small.pt", inductive=True)
-    assert (tmp_path / "small.pt").stat().st_size < (tmp_path / "whole.pt").stat().st_size
     loaded = GCKMClassifier.load(tmp_path / "small.pt")
     other = make_graph(20, seed=4)
     torch.testing.assert_close(loaded.predict_proba(other), fitted.predict_proba(other))
