@@ -33,8 +33,7 @@ from torch_gckm.select import Space
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.result import MEMBERS, choose_members
 from torch_gckm.select.search import ROUGH
-from torch_gckm.select.shared_fits import PreparedGraphs, SharedFits
-from torch_gckm.select.trial import Evaluator, Trial, quiet
+from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, Trial, quiet
 from torch_gckm.train.labelling import Labelling
 
 LABELS = (1, 2, 4, 10, 20)

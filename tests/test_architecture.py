@@ -35,9 +35,8 @@ REDUCTIONS = {
 # finishes; small matrices of channels, landmarks, labels or classes; exact matrices, which exist in one process only.
 ALLOWED = {
     # What a block of rows contributes.
-    "kernels/dense.py": {"offset", "backward"},
     "kernels/distance.py": {"total_variance"},
-    "kernels/sparse.py": {"mean"},
+    "kernels/storage.py": {"backward", "mean", "offset"},
     "gram/landmark_gram.py": {
         "bilinear",
         "_refactor",
@@ -50,23 +49,22 @@ ALLOWED = {
     "gram/pivoted_cholesky.py": {"pivoted_cholesky", "sums", "_inverse_root"},
     # Exact matrices.
     "kernels/discrete.py": {"__init__"},
-    "gram/eigen.py": {"top_eigenvectors"},
+    "gram/dense.py": {"top_eigenvectors"},
     # Channels, columns, landmarks, numbers that a caller lists.
-    "kernels/origin.py": {"shared"},
+    "kernels/features.py": {"shared"},
     "manifold/stiefel.py": {"orthogonality_error"},
     "graph/scaling.py": {"_inverse_spread"},
     "nn/extension.py": {"check_known"},
     "nn/kernel_layers.py": {"is_fitted_on"},
-    "train/subset.py": {"_chosen"},
+    "train/labelling.py": {"_chosen"},
     # Labels and classes.
     "readout/coding.py": {"class_codes"},
     "readout/leave_out.py": {"places_of", "_checked_places"},
     "readout/targets.py": {"balanced", "pick_mask"},
     "train/metrics.py": {"cosine_score", "effective_classes"},
-    "select/calibration.py": {"calibrate", "loss"},
     "select/ensemble.py": {"_calibrate"},
-    "select/self_training.py": {"with_sure_nodes"},
-    "select/withheld.py": {"one_per_class", "withhold_labels"},
+    "select/unlabelled.py": {"with_sure_nodes"},
+    "select/withheld.py": {"calibrate", "loss", "one_per_class", "withhold_labels"},
     # Settings of a search.
     "select/criteria.py": {"__init__", "_auto", "_standardised"},
     "select/search.py": {"search"},

@@ -1,8 +1,7 @@
 """Typed errors and warnings.
 
-Every error names the node or parameter at fault and says what to change. All
-of them derive from :class:`GCKMError`, and also from the built-in exception
-that a caller would expect, so ``except ValueError`` keeps working.
+Every error names the node or parameter at fault and says what to change. All of them derive from :class:`GCKMError`,
+and also from the built-in exception that a caller would expect, so ``except ValueError`` keeps working.
 """
 
 

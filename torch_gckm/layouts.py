@@ -73,6 +73,5 @@ def same_values(a: Tensor, b: Tensor) -> bool:
         return False
     if a.layout == torch.strided:
         return (a.data_ptr() == b.data_ptr() and a.stride() == b.stride()) or torch.equal(a, b)
-    a, b = to_csr(a), to_csr(b)
-    pairs = ((x.crow_indices(), x.col_indices(), x.values()) for x in (a, b))
+    pairs = ((x.crow_indices(), x.col_indices(), x.values()) for x in (to_csr(a), to_csr(b)))
     return all(same_values(x, y) for x, y in zip(*pairs, strict=True))

@@ -11,12 +11,9 @@ _SHARED = 20_000  # Below so many rows, cores may share the search of one row, a
 
 
 def nearest_rows(x: Any, count: int, queries: Any = None) -> Tensor:
-    """The nearest rows, ``[m, count]``.
+    """The nearest rows of ``x`` to the rows of ``queries``, ``[m, count]``; by default to every row among the others.
 
-    Args:
-        x: Features ``[n, d]``, a NumPy array or a SciPy sparse matrix.
-        count: How many rows to find for each.
-        queries: Rows ``[m, d]`` to find them for; by default for every row of ``x`` among the others.
+    Both are NumPy arrays or SciPy's sparse matrices.
     """
     try:
         from sklearn.neighbors import NearestNeighbors

@@ -15,15 +15,10 @@ def one_norm_estimate(
 ) -> Tensor:
     r"""Estimate :math:`\|A\|_1 = \max_j \sum_i |A_{ij}|` from a few products with :math:`A` and :math:`A'`.
 
-    Hager's method: a lower bound, in practice within a few per cent of the norm. R(4) per product.
-
-    Args:
-        matvec: Maps a vector :math:`x` to :math:`A x`.
-        rmatvec: Maps a vector :math:`x` to :math:`A' x`.
-        like: Any tensor whose number of rows is the order of :math:`A`; gives dtype and device.
-        start: The column to look at first; by default the mean of all. Where columns cancel
-            each other, their mean is rounding noise and would make the estimate a matter of chance.
-        max_iter: Upper bound on the number of product pairs.
+    Hager's method: a lower bound, in practice within a few per cent of the norm. R(4) per product, at most ``max_iter``
+    pairs of them. ``like`` has as many rows as :math:`A`, and its dtype and device. The column to ``start`` with is by
+    default the mean of all; where columns cancel each other, their mean is rounding noise and would make the estimate a
+    matter of chance.
     """
     size = like.size(0)
     if start is None:

@@ -110,12 +110,9 @@ def double_gram(x: Tensor) -> Tensor:
 
 
 def symmetric_product(panel: Tensor, weight: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
-    r""":math:`F' \mathrm{diag}(w) F` in double precision, from its lower half. R(m²).
+    r""":math:`F' \mathrm{diag}(w) F` in double precision, from its lower half; weights have any sign. R(m²).
 
-    Args:
-        panel: :math:`F`, ``[n, m]``.
-        weight: :math:`w`, ``[n]``, of any sign; ones if omitted.
-        dtype: The precision of products within a block of rows, by default the panel's; their sums are double.
+    Products within a block of rows have the precision ``dtype``, by default the panel's; their sums are double.
     """
     dtype = panel.dtype if dtype is None else dtype
     order = panel.size(1)

@@ -17,14 +17,13 @@ from torch_geometric.utils import scatter
 from experiments.common import CITATIONS, Experiment, Row, Task, percent, seen_by, timed
 from torch_gckm.datasets import PercentageSplit, PerClassSplit
 from torch_gckm.graph import Topology
-from torch_gckm.graph.normalization import normalized_edges
+from torch_gckm.graph.topology import normalized_edges
 from torch_gckm.nn import GCKM, GCKMConv, ModelSettings
 from torch_gckm.select import SearchResult, Space
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.search import ROUGH
-from torch_gckm.select.shared_fits import PreparedGraphs, SharedFits
-from torch_gckm.select.trial import Evaluator, quiet
+from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, quiet
 from torch_gckm.train.labelling import Labelling
 
 METHODS = {"mean": None, "attention, wide": 1.0, "attention, narrow": 0.3}

@@ -5,7 +5,6 @@ from tests.conftest import projector_distance
 from torch_gckm.errors import EigenResidualError, InvalidInputError, KernelNotPSDError, OutOfMemoryError
 from torch_gckm.gram import Dense, as_gram, gram_from_config
 from torch_gckm.gram import dense as dense_module
-from torch_gckm.gram import eigen as eigen_module
 from torch_gckm.gram import memory as memory_module
 from torch_gckm.kernels import RBF, Custom, Linear, Polynomial, Precomputed, as_rows
 
@@ -100,13 +99,13 @@ def test_kernels_that_are_not_psd_are_refused(n):
 
 
 def test_wrong_eigenvectors_are_noticed(monkeypatch):
-    real = eigen_module.eigsh
+    real = dense_module.eigsh
 
     def wrong(*args, **kwargs):
         values, vectors = real(*args, **kwargs)
         return values * 1.01, vectors
 
-    monkeypatch.setattr(eigen_module, "eigsh", wrong)
+    monkeypatch.setattr(dense_module, "eigsh", wrong)
     with pytest.raises(EigenResidualError, match="residual"):
         Dense().centred(RBF(1.0), as_rows(features(500, 4))).eigenvectors(3)
 

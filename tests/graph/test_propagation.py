@@ -4,7 +4,8 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_torch_coo_tensor, to_torch_csc_tensor, to_torch_csr_tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.graph import Propagation, Topology, as_propagation, normalization
+from torch_gckm.graph import Propagation, Topology, as_propagation
+from torch_gckm.graph.topology import propagation_matrix
 
 EDGES = torch.tensor([[0, 1, 1, 2, 4, 3], [1, 0, 2, 3, 1, 2]])  # Directed; node 5 is isolated.
 WEIGHT = torch.tensor([1.0, 0.5, 2.0, 1.5, 0.3, 1.0], dtype=torch.float64)
@@ -103,7 +104,7 @@ def test_sparse_matrix_with_tracked_values_gets_a_gradient():
 @pytest.fixture
 def built(monkeypatch):
     """The matrices that are built, by number of nodes."""
-    calls, real = [], normalization.propagation_matrix
+    calls, real = [], propagation_matrix
 
     def counted(edges, weight, num_nodes):
         calls.append(num_nodes)

@@ -10,7 +10,8 @@ from torch_geometric.nn import GCNConv
 
 from tests.conftest import make_graph
 from torch_gckm import GCKM, GCKMConv, Trainer
-from torch_gckm.graph import Propagation, RememberedGraph, normalization
+from torch_gckm.graph import Propagation, RememberedGraph
+from torch_gckm.graph.topology import propagation_matrix
 from torch_gckm.kernels import RBF
 
 
@@ -99,7 +100,7 @@ def test_threads_see_whole_calls():
 def counted(monkeypatch):
     """How often features were propagated, and matrices built."""
     calls = {"propagated": 0, "built": 0}
-    forward, build = Propagation.forward, normalization.propagation_matrix
+    forward, build = Propagation.forward, propagation_matrix
 
     def propagate(self, *args):
         calls["propagated"] += 1

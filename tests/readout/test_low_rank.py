@@ -71,7 +71,7 @@ def test_leverage_is_the_diagonal_of_the_response(monkeypatch):
     solution = solve(LowRank(max_rank=20).uncentred(RBF(3.0), as_rows(features())), labels())
     index = torch.tensor([0, 5, 8])
     torch.testing.assert_close(solution.leverage(index), solution.response(index).diagonal())
-    monkeypatch.setattr("torch_gckm.readout.low_rank._ROWS", 2)  # Parts of the labelled nodes at a time.
+    monkeypatch.setattr("torch_gckm.readout.solutions._ROWS", 2)  # Parts of the labelled nodes at a time.
     torch.testing.assert_close(solution.leverage(index), solution.response(index).diagonal())
     again = solve(LowRank(max_rank=20).uncentred(RBF(3.0), as_rows(features())), labels())
     torch.testing.assert_close(again.scores, solution.scores)

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from torch_gckm.select.calibration import calibrate, temperature_of
+from torch_gckm.select.withheld import calibrate, temperature_of
 
 
 class TestCalibrate:

@@ -7,9 +7,8 @@ from torch_gckm import SemiSupRKMReadout
 from torch_gckm.errors import InvalidInputError, SingularReadoutError
 from torch_gckm.readout import Targets
 from torch_gckm.select import GCKMEnsemble
-from torch_gckm.select.calibration import calibrate
-from torch_gckm.select.self_training import with_sure_nodes
-from torch_gckm.select.withheld import groups_to_withhold
+from torch_gckm.select.unlabelled import with_sure_nodes
+from torch_gckm.select.withheld import calibrate, groups_to_withhold
 
 
 def found(data, count=16, **options):

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.select.suggest import suggest
+from torch_gckm.select.unlabelled import suggest
 
 # Three pairs of nodes, each pair in a direction of its own; the model knows the first pair.
 EMBEDDING = torch.tensor([[1.0, 0.0], [1.0, 0.1], [-1.0, 1.0], [-1.0, 1.1], [-1.0, -1.0], [-1.0, -1.1]])

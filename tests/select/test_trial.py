@@ -7,7 +7,7 @@ import torch
 from tests.select.helpers import SMALL
 from torch_gckm import GCKM, GCKMConv, Trainer
 from torch_gckm.select.search import evaluator_for
-from torch_gckm.select.shared_fits import PreparedGraphs, SharedFits
+from torch_gckm.select.trial import PreparedGraphs, SharedFits
 
 
 class TestSharedFits:

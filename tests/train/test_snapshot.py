@@ -9,7 +9,7 @@ from torch_gckm import GCKM
 from torch_gckm.files import load_tensors, save_tensors
 from torch_gckm.gram import LowRank
 from torch_gckm.kernels import RBF
-from torch_gckm.train.snapshot import Snapshot
+from torch_gckm.train.history import Snapshot
 
 MODELS = {
     "exact": {},

@@ -8,7 +8,7 @@ from torch_geometric.utils import to_torch_csr_tensor
 from tests.conftest import make_graph
 from torch_gckm import GCKM, Trainer
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.train.subset import node_subset
+from torch_gckm.train.labelling import node_subset
 
 
 def test_what_is_left_is_the_graph_between_the_nodes():

@@ -5,8 +5,6 @@ A :class:`Gram` is the matrix :math:`K_{uv} = k(a_u, a_v)` as an operator. It ta
 either of two ways: :meth:`~GramFactory.centred` for a layer, :meth:`~GramFactory.uncentred` for a readout.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -75,7 +73,7 @@ class Gram(ABC):
         return None
 
     @abstractmethod
-    def tracking(self, rows: Rows) -> Gram:
+    def tracking(self, rows: Rows) -> "Gram":
         """The same matrix as a function of ``rows``, which hold the same values and may carry gradients."""
 
     def error(self) -> float:
@@ -112,10 +110,8 @@ class Gram(ABC):
     def eigenvectors(self, count: int) -> tuple[Tensor, Tensor]:
         """The largest eigenvalues of the centred matrix and their orthonormal eigenvectors.
 
-        Returns fewer than ``count`` where the matrix has no more positive ones.
-
         Returns:
-            Eigenvalues ``[count]`` in decreasing order, eigenvectors ``[n, count]``.
+            Eigenvalues ``[count]`` in decreasing order, eigenvectors ``[n, count]``; fewer where no more are positive.
         """
 
     @abstractmethod

@@ -1,9 +1,7 @@
 r"""The gradient of a bilinear form in a kernel matrix that is known through landmarks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -21,7 +19,7 @@ class Columns(NamedTuple):
     values: Tensor
 
     @classmethod
-    def of(cls, kernel: Kernel, rows: Rows, landmarks: Rows) -> Columns:
+    def of(cls, kernel: Kernel, rows: Rows, landmarks: Rows) -> Self:
         """Evaluate the columns."""
         rows = rows.fresh_leaves()
         with torch.enable_grad():
@@ -40,17 +38,10 @@ def form_with_gradient(
     r"""Give a value of :math:`\mathrm{Tr}(u' K_{nS} K_{SS}^{-1} K_{Sn} v)` its gradient.
 
     It is the gradient of :math:`u \cdot K_{nS} W_v + v \cdot K_{nS} W_u - W_u \cdot K_{SS} W_v` with
-    constant :math:`W_u = K_{SS}^{-1} K_{Sn} u` and :math:`W_v`. The columns :math:`K_{nS}` are evaluated
-    and differentiated a block of rows at a time, so that there is never more than one block of them.
-
-    Args:
-        value: The number itself.
-        kernel: The kernel function.
-        rows: The features.
-        landmarks: The nodes :math:`S`.
-        sides: :math:`u` and :math:`v`, ``[n, c]``; the same tensor twice for a quadratic form.
-        weights: :math:`W_u` and :math:`W_v`, ``[m, c]``.
-        known: The columns of all rows, if there are so few that they were kept.
+    constant ``weights`` :math:`W_u = K_{SS}^{-1} K_{Sn} u` and :math:`W_v`, ``[m, c]``, and ``sides`` :math:`u` and
+    :math:`v`, ``[n, c]``, the same tensor twice for a quadratic form. The columns :math:`K_{nS}` are evaluated and
+    differentiated a block of rows at a time, so that there is never more than one block of them, unless those of all
+    rows are ``known``.
     """
     weights_u, weights_v = (w.to(rows.dtype) for w in weights)
     if sides[0] is sides[1]:

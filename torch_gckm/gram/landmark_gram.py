@@ -3,7 +3,7 @@ r"""A kernel matrix known through the columns of some nodes, its landmarks."""
 import copy
 from abc import abstractmethod
 from functools import cached_property
-from typing import TypeVar
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -13,8 +13,6 @@ from torch_gckm.gram.gram import Gram, Panel
 from torch_gckm.gram.landmark_form import Columns, form_with_gradient
 from torch_gckm.gram.pivoted_cholesky import WIDE
 from torch_gckm.kernels import Kernel, Rows
-
-G = TypeVar("G", bound="LandmarkGram")
 
 
 class LandmarkGram(Gram):
@@ -30,7 +28,7 @@ class LandmarkGram(Gram):
         """The nodes whose columns are used."""
         return self._landmarks
 
-    def tracking(self: G, rows: Rows) -> G:
+    def tracking(self, rows: Rows) -> Self:
         gram = copy.copy(self)
         gram.rows = rows
         return gram
@@ -52,12 +50,9 @@ class LandmarkGram(Gram):
             self._error, self._panel = self._panel.error, None
 
     def bilinear(self, u: Tensor, v: Tensor) -> Tensor:
-        r"""See :meth:`Gram.bilinear`; the landmarks are fixed.
+        """See :meth:`Gram.bilinear`; the landmarks are fixed.
 
-        With :math:`p_u = K_{nS}' u`, :math:`W_u = K_{SS}^{-1} p_u` held constant and the same for
-        :math:`v`, the form :math:`p_u \cdot W_v + W_u \cdot p_v - W_u \cdot K_{SS} W_v` has the value and
-        the gradient of :math:`\mathrm{Tr}(u' K_{nS} K_{SS}^{-1} K_{Sn} v)`: no factorisation is
-        differentiated, and no term costs :math:`n m^2`.
+        No factorisation is differentiated, and no term costs :math:`n m^2`; see :func:`form_with_gradient`.
         """
         rows, known = self._in_precision(self.rows), None
         both = (u if u is v else torch.cat([u, v], dim=1)).detach()

@@ -17,9 +17,8 @@ from torch_gckm.kernels import Kernel, Rows
 class LowRank(GramFactory):
     r"""Represent kernel matrices by some of their columns, :math:`K \approx F F'`, :math:`F` with ``m`` columns.
 
-    The columns are chosen by randomly pivoted Cholesky: it evaluates ``m``
-    columns, costs :math:`O(n m d + n m^2)` and knows its error. Nothing of size
-    :math:`n \times n` exists.
+    The columns are chosen by randomly pivoted Cholesky: it evaluates ``m`` columns, costs :math:`O(n m d + n m^2)` and
+    knows its error. Nothing of size :math:`n \times n` exists.
 
     Args:
         max_rank: The largest number of columns ``m``; a layer takes at least twice as many as it has channels.

@@ -13,35 +13,19 @@ WIDE = 0.1  # Below this share of the trace, what one pivot leaves is computed i
 
 
 def pivoted_cholesky(
-    kernel: Kernel,
-    rows: Rows,
-    *,
-    max_rank: int,
-    min_rank: int,
-    tol: float,
-    block_size: int,
-    seed: int,
-    centred: bool,
+    kernel: Kernel, rows: Rows, *, max_rank: int, min_rank: int, tol: float, block_size: int, seed: int, centred: bool
 ) -> Panel:
     r"""Choose pivots at random, proportionally to the residual diagonal, in blocks.
 
-    Accelerated randomly pivoted Cholesky: a block of proposals is thinned by
-    rejection, so that the pivots are distributed as if chosen one by one.
-    It asks for ``m`` kernel columns and costs :math:`O(n m d + n m^2)`.
+    Accelerated randomly pivoted Cholesky: a block of proposals is thinned by rejection, so that the pivots are
+    distributed as if chosen one by one. It asks for ``m`` kernel columns and costs :math:`O(n m d + n m^2)`.
 
-    A wide kernel is almost constant: its first pivot explains nearly all of
-    the trace, and what centring leaves is small. The columns are then evaluated
-    in double precision until that first direction is taken out.
+    A wide kernel is almost constant: its first pivot explains nearly all of the trace, and what centring leaves is
+    small. The columns are then evaluated in double precision until that first direction is taken out.
 
-    Args:
-        kernel: The kernel function.
-        rows: The features of the ``n`` nodes.
-        max_rank: Stop at this rank.
-        min_rank: Do not stop before this rank, unless nothing is left.
-        tol: Stop when the residual's sum is below ``tol`` times the trace of the centred matrix.
-        block_size: The largest number of proposals at a time.
-        seed: The same seed gives the same pivots.
-        centred: Return :math:`F` minus its column means.
+    It stops at ``max_rank``, or from ``min_rank`` on when the residual's sum is below ``tol`` times the trace of the
+    centred matrix; ``block_size`` is the largest number of proposals at a time. The factor is :math:`F` minus its
+    column means if ``centred``.
     """
     size = rows.num_rows
     max_rank = min(max_rank, size)
@@ -150,11 +134,7 @@ def _refuse_negative(residual: Tensor, scale: float) -> None:
 
 
 def _accept(block: Tensor, before: Tensor, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Keep a proposal with the share of its residual that the proposals kept before it have left.
-
-    Returns:
-        The places of the proposals kept, and their part of the block.
-    """
+    """Keep a proposal with the share of its residual that those kept before it have left: places, part of the block."""
     left, residual = block.cpu().numpy().copy(), before.numpy()
     chance = generator.random(len(residual))
     kept = []

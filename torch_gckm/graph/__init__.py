@@ -1,12 +1,11 @@
 """Graphs: edges in one form, propagation over them, scaled features, and all of that prepared for the layers."""
 
 from torch_gckm.graph.edges import Adjacency, canonical_edges, graph_of, is_directed
-from torch_gckm.graph.normalization import DIRECTIONS, KINDS, Direction
 from torch_gckm.graph.prepared import PreparedGraph, check_features
 from torch_gckm.graph.propagation import Propagation, PropagationLike, as_propagation
 from torch_gckm.graph.remembered import RememberedGraph
 from torch_gckm.graph.scaling import Normalize, Scaling
-from torch_gckm.graph.topology import Topology
+from torch_gckm.graph.topology import DIRECTIONS, KINDS, Direction, Topology
 
 __all__ = [
     "Adjacency", "DIRECTIONS", "Direction", "KINDS", "Normalize", "PreparedGraph", "Propagation", "PropagationLike",

@@ -59,11 +59,8 @@ def canonical_edges(
 ) -> tuple[Tensor, Tensor | None]:
     """Edges as ``[2, E]`` (source, target) and their weights, checked.
 
-    Args:
-        edge_index: ``[2, E]``, an ``EdgeIndex``, a ``torch.sparse`` matrix or a ``SparseTensor``
-            (matrices are read as ``adj_t``, with their values as weights), or ``None`` for no edges.
-        edge_weight: Weights ``[E]``; only with edges of the form ``[2, E]``.
-        num_nodes: The number of nodes.
+    They may come as ``[2, E]``, an ``EdgeIndex``, or a ``torch.sparse`` matrix or ``SparseTensor``, which is read as
+    ``adj_t`` with its values as weights; ``None`` stands for no edges.
     """
     if edge_index is None:
         return torch.empty(2, 0, dtype=torch.long), None

@@ -12,10 +12,9 @@ from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph.edges import graph_of
 from torch_gckm.graph.identity import matrix_identity
-from torch_gckm.graph.normalization import Direction
 from torch_gckm.graph.propagation import Propagation
 from torch_gckm.graph.scaling import Scaling
-from torch_gckm.graph.topology import Topology
+from torch_gckm.graph.topology import Direction, Topology
 from torch_gckm.kernels import DenseFeatures, Features, SparseFeatures
 from torch_gckm.layouts import prefers_sparse, to_csr
 

@@ -8,8 +8,7 @@ from torch_geometric.nn import MessagePassing
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph.edges import Adjacency
-from torch_gckm.graph.normalization import DIRECTIONS, KINDS, Direction, SparseProduct, normalized_edges
-from torch_gckm.graph.topology import Topology
+from torch_gckm.graph.topology import DIRECTIONS, KINDS, Direction, SparseProduct, Topology, normalized_edges
 
 PropagationLike = Union[str, torch.nn.Module]
 

@@ -18,11 +18,9 @@ Normalize = Literal["l2", "columns"] | None
 
 
 class Scaling(torch.nn.Module):
-    """Scales the rows of a feature matrix to unit length, or its columns to unit spread on the fitted graph.
+    """Scales the rows of a feature matrix to unit length (``"l2"``), or its ``"columns"`` to unit spread.
 
-    Args:
-        normalize: ``"l2"`` for rows, ``"columns"`` for columns, ``None`` for neither.
-        scale: The factors of the columns, ``[d]``, known once a graph is fitted.
+    The factors of the columns, ``[d]``, are known once a graph is fitted.
     """
 
     scale: Tensor

@@ -1,23 +1,84 @@
-"""The edges of one graph, checked once, and the matrices made of them."""
+"""The edges of one graph, checked once, and the normalised adjacency matrices made of them."""
 
 from functools import cached_property
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils import add_remaining_self_loops, coalesce, scatter, to_undirected
 
+from torch_gckm import panels
+from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph.edges import Adjacency, canonical_edges
 from torch_gckm.graph.identity import EdgeIdentity, edge_identity
-from torch_gckm.graph.normalization import Direction, PropagationMatrix, normalized_edges, propagation_matrix
+from torch_gckm.layouts import csr_matrix
+
+Direction = Literal["in", "out", "both"]
+DIRECTIONS: tuple[Direction, ...] = ("in", "out", "both")
+KINDS = ("gcn", "sum", "mean", "none")
+
+
+class PropagationMatrix(NamedTuple):
+    """A normalised adjacency matrix and its transpose, for the backward pass; both CSR tensors ``[n, n]``."""
+
+    adj_t: Tensor
+    adj: Tensor
+
+
+def normalized_edges(
+    kind: str, direction: Direction, edges: Tensor, weight: Tensor | None, like: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Edges with self-loops ``[2, E']``, oriented towards the node that receives, and their weights ``[E']``."""
+    num_nodes = like.size(0)
+    edges = edges.to(like.device)
+    weight = like.new_ones(edges.size(1)) if weight is None else weight.to(like)
+    edges, weight = coalesce(edges, weight, num_nodes, reduce="add")
+    if direction == "out":
+        edges = edges.flip(0)
+    elif direction == "both":
+        edges, weight = to_undirected(edges, weight, num_nodes, reduce="mean")
+    edges, weight = add_remaining_self_loops(edges, weight, 1.0, num_nodes)
+    if kind == "gcn":
+        edges, weight = gcn_norm(edges, weight, num_nodes, add_self_loops=False)
+    elif kind == "mean":
+        degree = scatter(weight, edges[1], dim_size=num_nodes, reduce="sum")
+        weight = weight / degree.masked_fill(degree < 0, 0.0)[edges[1]]
+    bad = ~weight.detach().isfinite()
+    if panels.holds_somewhere(bad):
+        raise InvalidInputError(
+            f"node {int(edges[1][bad][0])} has a total edge weight that is not positive, so its neighbours cannot "
+            f"be averaged; drop negative weights or use aggregation='sum'"
+        )
+    return edges, weight
+
+
+def propagation_matrix(edges: Tensor, weight: Tensor, num_nodes: int) -> PropagationMatrix:
+    """The matrix of edges that :func:`normalized_edges` returned."""
+    size = (num_nodes, num_nodes)
+    return PropagationMatrix(csr_matrix(edges.flip(0), weight, size), csr_matrix(edges, weight, size))
+
+
+class SparseProduct(torch.autograd.Function):
+    """``adj_t @ x`` whose backward pass multiplies by a transpose that was made before."""
+
+    @staticmethod
+    def forward(ctx: Any, adj_t: Tensor, adj: Tensor, x: Tensor) -> Tensor:
+        """The product."""
+        ctx.adj_t, ctx.adj = adj_t, adj
+        return adj_t @ x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
+        """The product with the transpose."""
+        return None, None, SparseProduct.apply(ctx.adj, ctx.adj_t, grad)
 
 
 class Topology:
     """Canonical edges of a graph and its propagation matrices, each of which is made once, when it is asked for.
 
-    Attributes:
-        adjacency: The edges as they were given, for propagations of the user's own.
-        edge_weight: The weights as they were given.
-        edges: Canonical edges, ``[2, E]``.
-        weight: Canonical weights, ``[E]``, if there are any.
+    ``adjacency`` and ``edge_weight`` are as they were given, for propagations of the user's own; ``edges``,
+    ``[2, E]``, and ``weight``, ``[E]`` or ``None``, are canonical.
     """
 
     def __init__(self, adjacency: Adjacency | None, edge_weight: Tensor | None, num_nodes: int) -> None:

@@ -17,16 +17,13 @@ KernelFunction = Callable[[Tensor, Tensor], Tensor]
 class Categorical(LeafKernel):
     r"""The overlap kernel :math:`k(x, y) = \frac{1}{d} \sum_j [x_j = y_j]` on category codes.
 
-    One minus the normalised Hamming distance. Features hold one code a column,
-    so they are compared, never multiplied. Aggregation would mix codes: use it
-    with ``aggregation="none"``, or on a view that is not aggregated. It is
+    One minus the normalised Hamming distance. Features hold one code a column, so they are compared, never multiplied.
+    Aggregation would mix codes: use it with ``aggregation="none"``, or on a view that is not aggregated. It is
     piecewise constant: no gradient flows to the codes.
     """
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:
-        x, y = a.dense().detach(), b.dense().detach()
-        if x.size(1) != y.size(1):
-            raise InvalidInputError(f"features have {y.size(1)} columns, but {x.size(1)} were expected")
+        x, y = b.comparable(a).detach(), b.dense().detach()
         overlap = torch.zeros(x.size(0), y.size(0), dtype=x.dtype, device=x.device)
         for column in range(x.size(1)):  # A column at a time: no [n, m, d] temporary.
             overlap += x[:, column].unsqueeze(1) == y[:, column]
@@ -106,9 +103,8 @@ class Precomputed(LeafKernel):
 class Custom(LeafKernel):
     """Any function of two feature matrices as a kernel.
 
-    Layers take the bare function, too: ``GCKMConv(16, 8, kernel=my_function)``.
-    A model with such a kernel can be trained but not saved to one file, since
-    loading never executes code; save its ``state_dict`` instead.
+    Layers take the bare function, too: ``GCKMConv(16, 8, kernel=my_function)``. A model with such a kernel can be
+    trained but not saved to one file, since loading never executes code; save its ``state_dict`` instead.
 
     Args:
         function: Maps ``[n, d]`` and ``[m, d]`` to kernel values ``[n, m]``.

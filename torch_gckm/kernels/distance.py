@@ -17,10 +17,9 @@ _ROUNDING = 1e-14  # What double precision leaves of the variance of equal rows,
 def squared_distance(a: Features, b: Features) -> Tensor:
     """Squared Euclidean distances ``[n, m]`` from inner products and squared norms.
 
-    Entries that compare a row with itself are exactly zero; kernels with a
-    kink at the origin would otherwise turn rounding of size ``eps`` into
-    ``sqrt(eps)``. Features far from the origin are moved there first, since
-    large norms would swallow small distances.
+    Entries that compare a row with itself are exactly zero; kernels with a kink at the origin would otherwise turn
+    rounding of size ``eps`` into ``sqrt(eps)``. Features far from the origin are moved there first, since large norms
+    would swallow small distances.
     """
     same = a.shared_entries(b)
     offset = (a if a.num_rows >= b.num_rows else b).offset()
@@ -49,8 +48,7 @@ def total_variance(a: Features) -> Tensor:
 class DistanceKernel(LeafKernel):
     """A kernel that depends on the squared distance alone; every row has unit self-similarity."""
 
-    bandwidth: str
-    """The name of the hyperparameter that scales the distance."""
+    bandwidth: str  # The name of the hyperparameter that scales the distance.
 
     def __init__(self, value: float | Automatic, learnable: bool, scale: float) -> None:
         super().__init__()

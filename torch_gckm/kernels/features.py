@@ -9,17 +9,57 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Union
+from typing import NamedTuple, Self, Union
 
 import torch
 from torch import Tensor
 
 from torch_gckm import panels
-from torch_gckm.errors import ViewError
-from torch_gckm.kernels.origin import Index, Origin
+from torch_gckm.errors import InvalidInputError, ViewError
 
 DEFAULT_VIEW = "h"
+Index = Union[slice, Tensor]
 FeaturesLike = Union[Tensor, "Rows", Mapping[str, Union[Tensor, "Features"]]]
+
+
+class Origin(NamedTuple):
+    """The matrix that rows were taken from, and their numbers in it: rows of one matrix know each other again."""
+
+    matrix: object
+    numbers: range | Tensor
+
+    def pick(self, index: Index) -> Origin:
+        """The origin of the rows ``index`` of rows with this origin."""
+        if isinstance(self.numbers, Tensor):
+            return Origin(self.matrix, self.numbers[index])
+        if isinstance(index, slice) and index.step in (None, 1):
+            return Origin(self.matrix, self.numbers[index])
+        device = None if isinstance(index, slice) else index.device
+        every = torch.arange(self.numbers.start, self.numbers.stop, device=device)
+        return Origin(self.matrix, every[index])
+
+    def shared(self, other: Origin) -> tuple[Tensor, Tensor] | None:
+        """Positions ``(i, j)`` of the same row here and there, or ``None`` if the matrices differ."""
+        if self.matrix is not other.matrix:
+            return None
+        here, there = self.numbers, other.numbers
+        if isinstance(here, range) and isinstance(there, range):
+            start = max(here.start, there.start)
+            both = torch.arange(start, max(start, min(here.stop, there.stop)))
+            return both - here.start, both - there.start
+        if isinstance(here, range):
+            assert isinstance(there, Tensor)
+            found = ((there >= here.start) & (there < here.stop)).nonzero().squeeze(1)
+            return there[found] - here.start, found
+        if isinstance(there, range):
+            swapped = other.shared(self)
+            return None if swapped is None else swapped[::-1]
+        ordered, order = there.sort()
+        first = torch.searchsorted(ordered, here)
+        count = torch.searchsorted(ordered, here, right=True) - first
+        place = torch.repeat_interleave(count)  # A row may occur more than once on either side.
+        within = torch.arange(place.numel(), device=here.device) - (count.cumsum(0) - count)[place]
+        return place, order[first[place] + within]
 
 
 class Rows(ABC):
@@ -50,15 +90,15 @@ class Rows(ABC):
         """The rows ``index``, a slice or a tensor of row numbers."""
 
     @abstractmethod
-    def to(self, dtype: torch.dtype) -> Rows:
+    def to(self, dtype: torch.dtype) -> Self:
         """The same rows in another floating-point type, differentiably."""
 
     @abstractmethod
-    def detach(self) -> Rows:
+    def detach(self) -> Self:
         """The same rows, cut from the autograd graph."""
 
     @abstractmethod
-    def fresh_leaves(self) -> Rows:
+    def fresh_leaves(self) -> Self:
         """The same rows as a new start for gradients, where gradients flow to them."""
 
     @abstractmethod
@@ -120,21 +160,19 @@ class Features(Rows):
     def rows(self, index: Index) -> Features: ...
 
     @abstractmethod
-    def to(self, dtype: torch.dtype) -> Features: ...
-
-    @abstractmethod
-    def detach(self) -> Features: ...
-
-    @abstractmethod
-    def fresh_leaves(self) -> Features: ...
-
-    @abstractmethod
     def mean(self) -> Tensor:
         """The mean row, ``[d]``."""
 
     @abstractmethod
     def dense(self) -> Tensor:
         """The rows as a plain matrix, for kernels that need the entries."""
+
+    def comparable(self, other: Features) -> Tensor:
+        """The rows of ``other`` as a plain matrix, which must have as many columns."""
+        rows = other.dense()
+        if rows.size(1) != self.num_columns:
+            raise InvalidInputError(f"features have {self.num_columns} columns, but {rows.size(1)} were expected")
+        return rows
 
     def stored(self) -> Tensor:
         """The rows as a tensor that :func:`as_rows` turns into such features again."""
@@ -149,7 +187,7 @@ class Features(Rows):
         return None
 
     origin: Origin
-    """Where these rows come from; rows of one matrix know each other again."""
+    """Where these rows come from."""
 
     def shared_entries(self, other: Features) -> tuple[Tensor, Tensor] | None:
         """Positions ``(i, j)`` known to hold the same row in ``self`` and ``other``, or ``None``."""

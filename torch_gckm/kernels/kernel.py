@@ -13,7 +13,7 @@ from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.features import DEFAULT_VIEW, Features, FeaturesLike, Rows
-from torch_gckm.kernels.views import as_rows
+from torch_gckm.kernels.storage import as_rows
 
 Automatic = Literal["auto"]
 
@@ -21,9 +21,8 @@ Automatic = Literal["auto"]
 class Kernel(torch.nn.Module, ABC):
     r"""A kernel function :math:`k(a_u, a_v)` on rows of features.
 
-    Kernels are modules: hyperparameters are buffers, or parameters if they are
-    to be learned. They combine with ``+``, ``*`` and multiplication by a
-    positive number, and read the view ``"h"`` unless :meth:`on` names another.
+    Kernels are modules: hyperparameters are buffers, or parameters if they are to be learned. They combine with ``+``,
+    ``*`` and multiplication by a positive number, and read the view ``"h"`` unless :meth:`on` names another.
 
     .. code-block:: python
 

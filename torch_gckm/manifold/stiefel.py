@@ -1,7 +1,6 @@
 r"""The Stiefel manifold of matrices :math:`X \in \mathbb{R}^{n \times s}` with :math:`X'X = I`.
 
-Everything here works on the thin matrices themselves: no :math:`n \times n`
-matrix is ever formed.
+Everything here works on the thin matrices themselves: no :math:`n \times n` matrix is ever formed.
 """
 
 from functools import cached_property
@@ -44,15 +43,9 @@ def random_stiefel(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """A uniformly distributed matrix with orthonormal columns.
+    """A uniformly distributed matrix with orthonormal columns, ``[num_rows, num_columns]``.
 
-    Args:
-        num_rows: The number of rows.
-        num_columns: The number of columns, at most ``num_rows`` (one less if centred).
-        seed: The same seed gives the same matrix.
-        centred: Make every column sum to zero.
-        dtype: The result's type.
-        device: The result's device.
+    There are at most as many columns as rows, one less if they are ``centred`` to sum to zero.
     """
     if not 0 < num_columns <= num_rows - centred:
         raise InvalidInputError(f"{num_columns} orthonormal columns do not fit into {num_rows} rows")

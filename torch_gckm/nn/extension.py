@@ -1,6 +1,7 @@
-"""What a fitted layer or readout predicts for nodes that it has not seen."""
+"""What a fit keeps, and what it predicts for nodes that it has not seen."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -9,8 +10,90 @@ from tqdm import tqdm
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.gram import Gram
-from torch_gckm.kernels import Kernel, Rows
-from torch_gckm.nn.record import Record
+from torch_gckm.kernels import Kernel, Rows, as_rows
+
+R = TypeVar("R", bound="Record")
+_VIEW = "view_"  # A view may have any name; a buffer must not clash with a method.
+
+
+class Record(torch.nn.Module):
+    """Named tensors, and the features of some nodes, one tensor per view.
+
+    A module, so that its tensors follow the layer that holds it to other devices, types, copies and state dicts. It is
+    never written to: a new fit makes a new record, which replaces the old one as a whole.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        with torch.inference_mode(False), torch.no_grad():  # What is kept may be trained with later.
+            for name, tensor in {**tensors, **{_VIEW + name: view for name, view in views.items()}}.items():
+                self.register_buffer(name, tensor.clone() if tensor.is_inference() else tensor.detach())
+
+    @classmethod
+    def from_state(cls: type[R], state: Mapping[str, Any], prefix: str, like: Tensor | None = None) -> R | None:
+        """From the entries of a state dict that begin with ``prefix``; ``None`` if there are none."""
+        found = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+        if not found:
+            return None
+        record = cls.__new__(cls)
+        Record.__init__(record, {name: _cast(value, like) for name, value in found.items()}, {})
+        record.forget()
+        return record
+
+    @property
+    def views(self) -> dict[str, Tensor]:
+        """The features by view."""
+        buffers = self._buffers.items()
+        return {name.removeprefix(_VIEW): b for name, b in buffers if b is not None and name.startswith(_VIEW)}
+
+    def rows(self) -> Rows:
+        """The features as kernels see them."""
+        views = self.views
+        return as_rows(views["h"] if set(views) == {"h"} else views)
+
+    def forget(self) -> None:
+        """Drop what belongs to one process and one type, and can be computed again."""
+
+    def _apply(self: R, fn: Any, recurse: bool = True) -> R:
+        super()._apply(fn, recurse)
+        self.forget()
+        return self
+
+    def __deepcopy__(self: R, memo: dict[int, Any]) -> R:
+        """A copy; torch cannot copy sparse CSR tensors deeply."""
+        copied = type(self).__new__(type(self))
+        Record.__init__(copied, {name: b.clone() for name, b in self._buffers.items() if b is not None}, {})
+        copied.forget()
+        memo[id(self)] = copied
+        return copied.train(self.training)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = type(self).__new__(type(self))
+        kept.__dict__.update(self.__dict__)
+        kept.forget()
+        return kept.__dict__
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}: {tuple(b.shape)}" for name, b in self._buffers.items() if b is not None)
+
+
+def _cast(value: Tensor, like: Tensor | None) -> Tensor:
+    if like is None:
+        return value.clone()
+    return value.to(like.device, like.dtype if value.is_floating_point() else value.dtype, copy=True)
+
+
+def resize(tensor: Tensor, shape: torch.Size) -> None:
+    """Give a Parameter another shape, in place: the object stays the one that optimisers hold."""
+    if tensor.shape != shape:
+        tensor.data = tensor.new_empty(shape)
+
+
+def write(parameter: Tensor, value: Tensor) -> None:
+    """Write a Parameter in place, whatever its shape was; its type stays."""
+    with torch.inference_mode(False), torch.no_grad():  # What is stored may be trained later.
+        resize(parameter, value.shape)
+        parameter.copy_(value)
 
 
 class Extension(Record):
@@ -18,15 +101,10 @@ class Extension(Record):
 
     With a low-rank kernel matrix the fitted nodes are its landmarks, so a value costs the same whatever the size
     of the graph that was fitted. It needs nothing else of that graph.
-
-    Args:
-        views: The features of the fitted nodes by view, ``[m, d]`` each.
-        weights: The weights :math:`w`, ``[m, c]``.
-        offset: The constant :math:`c`, ``[c]``.
     """
 
-    weights: Tensor
-    offset: Tensor
+    weights: Tensor  # w, one row per fitted node.
+    offset: Tensor  # c.
 
     def __init__(self, views: Mapping[str, Tensor], weights: Tensor, offset: Tensor) -> None:
         super().__init__({"weights": weights.double(), "offset": offset.double()}, views)
@@ -42,6 +120,53 @@ class Extension(Record):
                 result[block] = torch.addmm(offset, kernel(part.to(torch.float64), marks), weights)
                 bar.update(part.num_rows)
         return result
+
+
+class _Extended(NamedTuple):
+    """An extension, and the kernel and the embedding or regularisation that it belongs to."""
+
+    kernel: tuple[object, ...]
+    of: Tensor
+    extension: Extension
+
+
+class Fit(Record):
+    """What a fitted layer or readout keeps: tensors of its own, the features, and what is known of the kernel matrix.
+
+    ``landmarks``, ``[m]``, are empty if the matrix is exact. The matrix itself, ``gram``, serves the next loss or
+    solve; copies do without.
+    """
+
+    landmarks: Tensor
+    error: Tensor
+
+    def __init__(self, gram: Gram, tensors: Mapping[str, Tensor], error: float, dtype: torch.dtype) -> None:
+        marks = torch.empty(0, dtype=torch.long) if gram.landmarks is None else gram.landmarks
+        matrix = {"landmarks": marks, "error": torch.tensor(error, dtype=dtype)}
+        super().__init__({**tensors, **matrix}, gram.rows.detach().tensors(gram.kernel.views))
+        self.gram: Gram | None = gram
+        self._kernel: tuple[object, ...] | None = gram.kernel.key()
+        self._extended: _Extended | None = None
+
+    @property
+    def known_landmarks(self) -> Tensor | None:
+        """The landmarks to use again, ``None`` if the matrix is exact."""
+        return self.landmarks if self.landmarks.numel() else None
+
+    def forget(self) -> None:
+        self.gram = self._kernel = self._extended = None
+
+    def _extension(
+        self, kernel: Kernel, of: Tensor, matrix: Callable[[Rows], Gram], make: Callable[[Gram, Rows], Extension]
+    ) -> Extension:
+        """What the fit predicts for any node, seen or new; made once for a kernel and what else it depends on."""
+        known = self._extended
+        if known is None or known.kernel != kernel.key() or not torch.equal(known.of, of):
+            with torch.no_grad():
+                rows = self.rows()
+                made = make(matrix(rows.to(torch.float64)), rows)
+            self._extended = known = _Extended(kernel.key(), of.detach().clone(), made)
+        return known.extension
 
 
 def layer_extension(gram: Gram, rows: Rows, h: Tensor) -> Extension:

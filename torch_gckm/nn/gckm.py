@@ -16,9 +16,8 @@ from torch_gckm.gram import GramLike
 from torch_gckm.graph import Adjacency, Direction, Normalize, PreparedGraph, PropagationLike, Scaling, Topology
 from torch_gckm.kernels import KernelLike, as_kernel
 from torch_gckm.nn.gckm_conv import GCKMConv
-from torch_gckm.nn.inductive import InductiveGCKM
+from torch_gckm.nn.inductive import InductiveGCKM, readout_rows
 from torch_gckm.nn.kernel_layers import KernelLayers, per_layer
-from torch_gckm.nn.layer_map import readout_rows
 from torch_gckm.nn.saving import load_model, save_model
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
 from torch_gckm.nn.settings import ModelSettings
@@ -38,12 +37,11 @@ class GCKM(KernelLayers):
         Trainer(model).fit(data)
         model.predict()
 
-    Arguments that concern a layer may be one value for all of them or a
-    sequence; ``kernel``, ``eta``, ``gram`` and ``loss_weights`` then have one
-    entry per hidden layer and a last one for the readout. The readout's kernel
-    reads the last embedding as the view ``"h"`` and the input features as
-    ``"x"``: ``RBF(0.05) * RBF(10.0).on("x")`` is the paper's GCKM-MV.
-    Wherever a ``Data`` object is taken, a graph that :meth:`prepare` made of it saves preparing it again.
+    Arguments that concern a layer may be one value for all of them or a sequence; ``kernel``, ``eta``, ``gram`` and
+    ``loss_weights`` then have one entry per hidden layer and a last one for the readout. The readout's kernel reads the
+    last embedding as the view ``"h"`` and the input features as ``"x"``: ``RBF(0.05) * RBF(10.0).on("x")`` is the
+    paper's GCKM-MV. Wherever a ``Data`` object is taken, a graph that :meth:`prepare` made of it saves preparing it
+    again.
 
     Args:
         in_channels: The number of input features.
@@ -108,8 +106,8 @@ class GCKM(KernelLayers):
         cls, settings: ModelSettings, in_channels: int, out_channels: int, gram: GramLike = "auto"
     ) -> GCKM:
         """An unfitted model with these settings; ``gram`` is used where they leave it open."""
-        widths = [in_channels, *(layer.channels for layer in settings.layers)]
         layers = settings.layers
+        widths = [in_channels, *(layer.channels for layer in layers)]
         model = cls.__new__(cls)
         torch.nn.Module.__init__(model)
         convs = [GCKMConv.from_settings(width, layer, gram) for width, layer in zip(widths, layers, strict=False)]
@@ -162,7 +160,8 @@ class GCKM(KernelLayers):
 
     def loss(self, data: Data | PreparedGraph) -> Tensor:
         r"""The objective :math:`J = \sum_l \gamma_l J_l / n`, differentiable in the embeddings."""
-        graph = self._fitted_graph(data)
+        self._require_init()
+        graph = self.prepare(data)
         rows = readout_rows(self.readout.kernel, self.layers[-1].h, graph)
         total = self._hidden_loss(graph) + self.loss_weights[-1] * self.readout.loss_on(rows)
         return total / graph.num_nodes
@@ -196,8 +195,7 @@ class GCKM(KernelLayers):
         graph = self.prepare(data)
         if known is None and self.is_fitted_on(graph):
             return self.readout.scores
-        pinned = None if known is None else (known, [conv.h.detach() for conv in self.layers])
-        return self._out_of_sample().scores_on(graph, pinned, progress)
+        return self._out_of_sample().scores_on(graph, self._pinned(known), progress)
 
     def predict(self, data: Data | PreparedGraph | None = None) -> Tensor:
         """Classes ``[n]`` of the fitted graph, or of any other."""

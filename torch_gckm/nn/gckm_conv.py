@@ -17,16 +17,14 @@ class GCKMConv(KernelLayer):
     r"""The graph convolutional kernel machine layer from the `"Unsupervised Neighborhood Propagation
     Kernel Layers for Semi-supervised Node Classification" <https://arxiv.org/abs/2301.13764>`_ paper.
 
-    Kernel PCA on aggregated features. The layer's parameter is the embedding
-    itself, the dual variables :math:`H` of
+    Kernel PCA on aggregated features. The layer's parameter is the embedding itself, the dual variables :math:`H` of
 
     .. math::
         \min_H -\frac{1}{2 \eta} \mathrm{Tr}(H' K_c H) \quad \textrm{s.t.} \quad H'H = I,
         \qquad K_{uv} = k(a_u, a_v), \quad a = \psi(x),
 
-    with :math:`K_c` the doubly centred kernel matrix and :math:`\psi` an
-    propagation over neighbours. :meth:`initialize` finds the minimum, the top
-    eigenvectors; in a deeper model :meth:`loss` and
+    with :math:`K_c` the doubly centred kernel matrix and :math:`\psi` an propagation over neighbours.
+    :meth:`initialize` finds the minimum, the top eigenvectors; in a deeper model :meth:`loss` and
     :class:`~torch_gckm.optim.CayleyAdam` tune it together with other terms.
 
     .. note::
@@ -34,8 +32,7 @@ class GCKMConv(KernelLayer):
         :math:`H` and does not look at ``x``. Layers below learn only through
         :meth:`loss`. For another graph use :meth:`transform`.
 
-    The kernel reads the aggregated features as the view ``"h"``, and the layer's
-    input before aggregation as ``"x"``.
+    The kernel reads the aggregated features as the view ``"h"``, and the layer's input before aggregation as ``"x"``.
 
     Args:
         in_channels: The number of input features.
@@ -142,9 +139,8 @@ class GCKMConv(KernelLayer):
             \hat H = \tfrac{1}{\eta} \left( K_{\textrm{new}} H_c - \tfrac{1}{n} 1 1' K H_c \right) \Lambda^{-1},
             \qquad \Lambda = \tfrac{1}{\eta} H' K_c H,
 
-        with :math:`H_c` the embedding minus its mean. On the fitted graph, right
-        after kernel PCA, it returns :math:`H`. With a low-rank kernel matrix a node costs
-        the same whatever the size of the fitted graph.
+        with :math:`H_c` the embedding minus its mean. On the fitted graph, right after kernel PCA, it returns
+        :math:`H`. With a low-rank kernel matrix a node costs the same whatever the size of the fitted graph.
 
         Args:
             x: Node features.

@@ -13,9 +13,9 @@ from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
 from torch_gckm.graph import Direction, PreparedGraph, Propagation, PropagationLike, Topology, as_propagation
 from torch_gckm.kernels import KernelLike, Rows, as_kernel, kernel_from_config
 from torch_gckm.manifold import random_stiefel
+from torch_gckm.nn.extension import resize, write
+from torch_gckm.nn.inductive import LayerMap, layer_rows
 from torch_gckm.nn.layer_fit import LayerFit
-from torch_gckm.nn.layer_map import LayerMap, layer_rows
-from torch_gckm.nn.record import resize, write
 from torch_gckm.nn.settings import LayerSettings
 
 L = TypeVar("L", bound="KernelLayer")
@@ -93,14 +93,7 @@ class KernelLayer(torch.nn.Module):
         method: Literal["kernel_pca", "random"] = "kernel_pca",
         seed: int = 0,
     ) -> None:
-        """Fit the layer to a prepared graph; see :meth:`initialize`.
-
-        Args:
-            graph: The graph.
-            h: The input of the layer; by default the features of the graph.
-            method: See :meth:`initialize`.
-            seed: See :meth:`initialize`.
-        """
+        """Fit the layer to a prepared graph, whose features are the input ``h`` by default; see :meth:`initialize`."""
         if self.num_nodes > 0 and graph.num_nodes != self.num_nodes:
             raise InvalidInputError(f"the layer was made for num_nodes={self.num_nodes}, got {graph.num_nodes} nodes")
         will_be_trained = torch.is_grad_enabled()

@@ -13,13 +13,13 @@ from torch_gckm.gram import GramLike
 from torch_gckm.graph import Direction, Normalize, PreparedGraph, PropagationLike, Scaling, check_features, graph_of
 from torch_gckm.kernels import KernelLike, as_kernel
 from torch_gckm.nn.gckm_conv import GCKMConv
-from torch_gckm.nn.layer_map import embed_graph
+from torch_gckm.nn.inductive import Known, embed_graph
 
 M = TypeVar("M", bound="KernelLayers")
 
 
 class KernelLayers(torch.nn.Module):
-    r"""Hidden layers of a deep graph convolutional kernel machine: they embed nodes and see no labels.
+    """Hidden layers of a deep graph convolutional kernel machine: they embed nodes and see no labels.
 
     .. code-block:: python
 
@@ -27,21 +27,9 @@ class KernelLayers(torch.nn.Module):
         layers.embed()          # embeddings of the fitted graph
         layers.transform(other) # embeddings of any other
 
-    Arguments that concern a layer may be one value for all of them or a sequence with one entry per layer.
+    The arguments are those of :class:`~torch_gckm.GCKM`. Those that concern a layer may be one value for all of them or
+    a sequence with one entry per layer; there is no further one for a readout.
     Wherever a ``Data`` object is taken, a graph that :meth:`prepare` made of it saves preparing it again.
-
-    Args:
-        in_channels: The number of input features.
-        hidden_channels: The embedding dimensions of the layers.
-        kernel: Kernels, their names, or functions of two matrices.
-        aggregation: Propagations, see :class:`GCKMConv`.
-        hops: How often each layer propagates.
-        eta: The regularisations :math:`\eta`.
-        normalize: ``"l2"`` scales the rows of the input features to unit length, ``"columns"`` the columns to unit
-            spread on the fitted graph; in training and for new data.
-        loss_weights: The weights :math:`\gamma_l` of the objective :math:`J = \sum_l \gamma_l J_l / n`.
-        gram: How to represent kernel matrices.
-        direction: Which neighbours to receive from on a directed graph.
 
     Attributes:
         layers: The layers.
@@ -51,6 +39,7 @@ class KernelLayers(torch.nn.Module):
 
     data_id: Tensor
     scaling: Scaling
+    _how_to_fit = "layers.initialize(data)"
 
     def __init__(
         self,
@@ -162,7 +151,8 @@ class KernelLayers(torch.nn.Module):
 
     def loss(self, data: Data | PreparedGraph) -> Tensor:
         r"""The objective :math:`J = \sum_l \gamma_l J_l / n`, differentiable in the embeddings."""
-        graph = self._fitted_graph(data)
+        self._require_init()
+        graph = self.prepare(data)
         return self._hidden_loss(graph) / graph.num_nodes
 
     def embed(self, data: Data | PreparedGraph | None = None, layer: int = -1) -> Tensor:
@@ -192,8 +182,11 @@ class KernelLayers(torch.nn.Module):
         self, data: Data | PreparedGraph, known: Tensor | None = None, progress: bool = False
     ) -> list[Tensor]:
         self._require_init()
-        pinned = None if known is None else (known, [conv.h.detach() for conv in self.layers])
-        return embed_graph([conv.out_of_sample() for conv in self.layers], self.prepare(data), pinned, progress)
+        maps = [conv.out_of_sample() for conv in self.layers]
+        return embed_graph(maps, self.prepare(data), self._pinned(known), progress)
+
+    def _pinned(self, known: Tensor | None) -> Known | None:
+        return None if known is None else (known, [conv.h.detach() for conv in self.layers])
 
     def _hidden_loss(self, graph: PreparedGraph) -> Tensor:
         total = torch.zeros((), dtype=graph.dtype, device=graph.x.device)
@@ -203,15 +196,9 @@ class KernelLayers(torch.nn.Module):
             h = conv.h
         return total
 
-    def _fitted_graph(self, data: Data | PreparedGraph) -> PreparedGraph:
-        self._require_init()
-        return self.prepare(data)
-
     def _require_init(self) -> None:
         if not self.layers[-1].is_initialized:
             raise NotFittedError(f"the model is not fitted; run {self._how_to_fit} first")
-
-    _how_to_fit = "layers.initialize(data)"
 
 
 def per_layer(value: Any, count: int, name: str) -> list[Any]:

@@ -1,7 +1,7 @@
 """What a readout knows once it is solved, beside its dual variables."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,74 +11,39 @@ from torch_gckm.errors import NotFittedError
 from torch_gckm.gram import Gram, describe_matrix
 from torch_gckm.kernels import Kernel, Rows
 from torch_gckm.layouts import same_values
-from torch_gckm.nn.extension import Extension, readout_extension
-from torch_gckm.nn.record import Record
+from torch_gckm.nn.extension import Extension, Fit, readout_extension
 from torch_gckm.readout import ReadoutProblem, ReadoutSolution, Targets, places_of, withhold_groups, withhold_one
 
 
-class _Extended(NamedTuple):
-    """An extension, and the kernel and regularisation that it belongs to."""
+class ReadoutFit(Fit):
+    """The solution of a :class:`~torch_gckm.SemiSupRKMReadout` for some features and labels.
 
-    kernel: tuple[object, ...]
-    eta: float
-    extension: Extension
-
-
-class ReadoutFit(Record):
-    r"""The solution of a :class:`~torch_gckm.SemiSupRKMReadout` for some features and labels.
-
-    Args:
-        gram: The kernel matrix of the features.
-        solution: The solution of the linear system.
-        targets: The labels, with the weights that were used.
-        dtype: The type to keep numbers in.
-
-    Attributes:
-        scores: The scores :math:`E`, ``[n, p]``.
-        alpha: The dual variables :math:`a = R H`, ``[n, p]``.
-        bias: The bias :math:`b`, ``[p]``.
-        label_weight: The weights of the labels, ``[n]``.
-        label_class: The classes of the labels, ``[n]``, -1 for unlabelled nodes.
-        landmarks: The landmarks of the kernel matrix, ``[m]``; empty if it is exact.
-        error: The error of the kernel matrix.
-        gram: The kernel matrix itself, for a solve with other labels; copies do without.
-        solution: The factors of the solve, for leave-out scores; copies do without.
+    ``solution`` holds the factors of the solve, for leave-out scores; copies do without.
     """
 
-    scores: Tensor
-    alpha: Tensor
-    bias: Tensor
-    label_weight: Tensor
-    label_class: Tensor
-    landmarks: Tensor
-    error: Tensor
+    scores: Tensor  # E, [n, p].
+    alpha: Tensor  # a = R H, [n, p].
+    bias: Tensor  # b, [p].
+    label_weight: Tensor  # The weights that were used, [n].
+    label_class: Tensor  # [n], -1 for unlabelled nodes.
 
     def __init__(self, gram: Gram, solution: ReadoutSolution, targets: Targets, dtype: torch.dtype) -> None:
-        marks = torch.empty(0, dtype=torch.long) if gram.landmarks is None else gram.landmarks
         tensors = {
             "scores": solution.scores.detach().to(dtype),
             "alpha": solution.alpha.detach().to(dtype),
             "bias": solution.bias.detach().to(dtype),
             "label_weight": targets.weight.to(dtype),
             "label_class": targets.classes,
-            "landmarks": marks,
-            "error": torch.tensor(gram.error(), dtype=dtype),
         }
-        super().__init__(tensors, gram.rows.detach().tensors(gram.kernel.views))
-        self.gram: Gram | None = gram if not (gram.rows.requires_grad or gram.kernel.is_learned) else None
+        super().__init__(gram, tensors, gram.error(), dtype)
+        if gram.rows.requires_grad or gram.kernel.is_learned:
+            self.gram = None
         self.solution: ReadoutSolution | None = solution
-        self._kernel: tuple[object, ...] | None = gram.kernel.key()
-        self._extended: _Extended | None = None
 
     @property
     def labelled(self) -> Tensor:
         """The labelled nodes, in increasing order."""
         return panels.rows_where(self.label_class >= 0)
-
-    @property
-    def known_landmarks(self) -> Tensor | None:
-        """The landmarks to use again, ``None`` if the matrix is exact."""
-        return self.landmarks if self.landmarks.numel() else None
 
     @property
     def description(self) -> str:
@@ -125,16 +90,13 @@ class ReadoutFit(Record):
 
     def extension(self, kernel: Kernel, eta: float, matrix: Callable[[Rows], Gram]) -> Extension:
         """What the fit predicts for any node, seen or new; made once."""
-        known = self._extended
-        if known is None or known.kernel != kernel.key() or known.eta != eta:
-            with torch.no_grad():
-                rows = self.rows()
-                made = readout_extension(matrix(rows.to(torch.float64)), rows, self.alpha, self.bias, eta)
-            self._extended = known = _Extended(kernel.key(), eta, made)
-        return known.extension
+        of = torch.tensor(eta, dtype=torch.float64)
+        make = partial(readout_extension, alpha=self.alpha, bias=self.bias, eta=eta)
+        return self._extension(kernel, of, matrix, make)
 
     def forget(self) -> None:
-        self.gram = self.solution = self._kernel = self._extended = None
+        super().forget()
+        self.solution = None
 
     def _factors(self) -> ReadoutSolution:
         if self.solution is None:

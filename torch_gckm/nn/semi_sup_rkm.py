@@ -12,9 +12,9 @@ from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows, kernel_from_config
-from torch_gckm.nn.layer_map import ReadoutMap
+from torch_gckm.nn.extension import resize, write
+from torch_gckm.nn.inductive import ReadoutMap
 from torch_gckm.nn.readout_fit import ReadoutFit
-from torch_gckm.nn.record import resize, write
 from torch_gckm.nn.settings import ReadoutSettings
 from torch_gckm.readout import (
     ClassWeight,
@@ -151,12 +151,9 @@ class SemiSupRKMReadout(torch.nn.Module):
         return self.solve_on(_own(rows, self.kernel.views), targets)
 
     def solve_on(self, rows: Rows, targets: Targets, landmarks: Tensor | None = None) -> Tensor:
-        """Solve for the scores of all nodes, ``[n, p]``.
+        """Solve for the scores of all nodes, ``[n, p]``, from features that nobody will write to.
 
-        Args:
-            rows: Features that nobody will write to.
-            targets: The labels.
-            landmarks: Landmarks of the kernel matrix chosen before; ``None`` chooses anew.
+        ``landmarks`` of the kernel matrix were chosen before; ``None`` chooses anew.
         """
         if self.fitted is not None:
             self.fitted.forget()  # Its matrices are large: free them before making new ones.

@@ -1,6 +1,5 @@
 """Optimisers for parameters on the Stiefel manifold."""
 
-from torch_gckm.optim.cayley_adam import CayleyAdam
-from torch_gckm.optim.param_groups import param_groups
+from torch_gckm.optim.cayley_adam import CayleyAdam, param_groups
 
 __all__ = ["CayleyAdam", "param_groups"]

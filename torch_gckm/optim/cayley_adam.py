@@ -12,6 +12,8 @@ from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.manifold import SkewFactors, assert_on_stiefel, cayley_fixed_point, cayley_step, orthonormalize
 
+_List = list[Tensor]
+
 
 class CayleyAdam(torch.optim.Adam):
     r"""Adam whose groups with ``stiefel=True`` keep :math:`X'X = I`.
@@ -100,11 +102,7 @@ class CayleyAdam(torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take one step.
-
-        Args:
-            closure: Re-evaluates the model and returns the loss.
-        """
+        """Take one step; ``closure`` re-evaluates the model and returns the loss."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -145,19 +143,39 @@ class CayleyAdam(torch.optim.Adam):
 
     def _euclidean_step(self, group: dict[str, Any]) -> None:
         # Adam's own collection of tensors and its functional form; only the loop over groups is ours.
-        params: list[Tensor] = []
-        grads: list[Tensor] = []
-        averages: list[Tensor] = []
-        squares: list[Tensor] = []
-        maxima: list[Tensor] = []
-        steps: list[Tensor] = []
-        has_complex = self._init_group(group, params, grads, averages, squares, maxima, steps)
+        # Parameters, gradients, averages, averages of squares, their maxima, numbers of steps.
+        collected: tuple[_List, _List, _List, _List, _List, _List] = ([], [], [], [], [], [])
+        has_complex = self._init_group(group, *collected)
         beta1, beta2 = group["betas"]
         options = (
             "lr", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable", "differentiable", "fused",
             "decoupled_weight_decay",
         )  # fmt: skip
-        adam(
-            params, grads, averages, squares, maxima, steps,
-            has_complex=has_complex, beta1=beta1, beta2=beta2, **{name: group[name] for name in options},
-        )  # fmt: skip
+        chosen = {name: group[name] for name in options}
+        adam(*collected, has_complex=has_complex, beta1=beta1, beta2=beta2, **chosen)
+
+
+def param_groups(model: torch.nn.Module, **stiefel_options: Any) -> list[dict[str, Any]]:
+    """Parameter groups for :class:`CayleyAdam`, with the Stiefel parameters marked.
+
+    A module names its Stiefel parameters in the class attribute
+    ``stiefel_parameters``, as :class:`~torch_gckm.nn.GCKMConv` does.
+
+    Args:
+        model: Any module, with or without such layers.
+        **stiefel_options: Options of the Stiefel group alone, such as ``lr=1.0``.
+
+    Returns:
+        A group with ``stiefel=True``, then one with ``stiefel=False``; empty groups are left out.
+    """
+    on_manifold = [
+        getattr(module, name) for module in model.modules() for name in getattr(module, "stiefel_parameters", ())
+    ]
+    marked = {id(parameter) for parameter in on_manifold}
+    rest = [p for p in model.parameters() if p.requires_grad and id(p) not in marked]
+    on_manifold = [p for p in on_manifold if p.requires_grad]
+    groups = [
+        {"params": on_manifold, "stiefel": True, **stiefel_options},
+        {"params": rest, "stiefel": False},
+    ]
+    return [group for group in groups if group["params"]]

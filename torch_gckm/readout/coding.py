@@ -14,10 +14,8 @@ CodeLike = Union[str, Tensor]
 def class_codes(code: CodeLike, num_classes: int) -> Tensor:
     """The code of every class, ``[num_classes, p]``.
 
-    Args:
-        code: ``"one_vs_all"`` (one column per class), ``"binary"`` (the class number in binary,
-            as few columns as possible), or any matrix of plus and minus ones with distinct rows.
-        num_classes: The number of classes.
+    ``"one_vs_all"`` has one column per class, ``"binary"`` is the class number in binary, with as few columns as
+    possible; any other is given as a matrix of plus and minus ones with distinct rows.
     """
     if isinstance(code, Tensor):
         codes = code.to(torch.get_default_dtype())
@@ -38,9 +36,8 @@ def class_codes(code: CodeLike, num_classes: int) -> Tensor:
 def class_similarity(scores: Tensor, codes: Tensor) -> Tensor:
     """A score for every class, ``[n, num_classes]``; the predicted class has the highest.
 
-    For one-vs-all codes these are the scores themselves. For all others, the
-    number of agreeing signs counts (Hamming decoding), and the correlation
-    with the code breaks ties.
+    For one-vs-all codes these are the scores themselves. For all others, the number of agreeing signs counts
+    (Hamming decoding), and the correlation with the code breaks ties.
     """
     codes = codes.to(scores)
     if is_one_vs_all(codes):

@@ -19,14 +19,8 @@ def dual_objective(
         -\frac{1}{2 \eta} \mathrm{Tr}(H' R K R H) + \frac12 \mathrm{Tr}(H' R H)
         - \frac{1}{\lambda_2} \mathrm{Tr}(H' L C)
 
-    Gradients flow through :math:`K` and through the degrees in :math:`R`.
-
-    Args:
-        gram: The kernel matrix, without gradients.
-        rows: The same features, perhaps with gradients.
-        problem: Labels and hyperparameters.
-        duals: :math:`H`, ``[n, p]``.
-        solution: If the duals solve the problem, the solution, which knows what would be computed again.
+    Gradients flow to ``rows``, the features of ``gram``, through :math:`K` and through the degrees in :math:`R`. If the
+    duals, ``[n, p]``, solve the problem, the ``solution`` knows what would be computed again.
     """
     undefined = ~duals.isfinite().all(dim=1)
     if panels.holds_somewhere(undefined):

@@ -12,14 +12,9 @@ from torch_gckm.errors import DegreeError
 
 @dataclass(frozen=True)
 class ReadoutProblem:
-    r"""The data of the semi-supervised readout.
+    r"""The data of the semi-supervised readout: label weights :math:`l`, class codes :math:`C` and hyperparameters.
 
-    Args:
-        weight: Label weights :math:`l`, ``[n]``, zero for unlabelled nodes.
-        codes: Class codes :math:`C`, ``[n, p]``; rows of unlabelled nodes do not matter.
-        eta: Regularisation :math:`\eta`.
-        lambda1: Weight :math:`\lambda_1` of the unsupervised term.
-        lambda2: Weight :math:`\lambda_2` of the labels.
+    The weights, ``[n]``, are zero for unlabelled nodes, whose rows of the codes, ``[n, p]``, do not matter.
     """
 
     weight: Tensor
@@ -38,22 +33,14 @@ class ReadoutProblem:
 
 
 class ReadoutSolution(ABC):
-    r"""The solution of the readout's linear system, differentiable in the features.
-
-    Attributes:
-        scores: :math:`E`, ``[n, p]``.
-        alpha: :math:`a = R H`, ``[n, p]``.
-        bias: :math:`b`, ``[p]``.
-        r: The diagonal of :math:`R`, ``[n]``.
-        degrees: The kernel degrees :math:`K 1`, ``[n]``.
-    """
+    """The solution of the readout's linear system, differentiable in the features."""
 
     problem: ReadoutProblem
-    scores: Tensor
-    alpha: Tensor
-    bias: Tensor
-    r: Tensor
-    degrees: Tensor
+    scores: Tensor  # E, [n, p].
+    alpha: Tensor  # a = R H, [n, p].
+    bias: Tensor  # b, [p].
+    r: Tensor  # The diagonal of R, [n].
+    degrees: Tensor  # The kernel degrees K 1, [n].
 
     def product(self) -> Tensor:
         r""":math:`K a`, ``[n, p]``, which the scores :math:`E = K a / \eta + 1 b'` contain."""
@@ -61,12 +48,9 @@ class ReadoutSolution(ABC):
 
     @abstractmethod
     def response(self, index: Tensor) -> Tensor:
-        r"""The block :math:`G_{BB}` of the symmetric map :math:`E = G S` from labels to scores.
+        r"""The block :math:`G_{BB}`, ``[b, b]``, of the symmetric map :math:`E = G S` from labels to scores.
 
         It reuses the factorisation of the solve: one right-hand side per node.
-
-        Returns:
-            ``[b, b]``
         """
 
     def leverage(self, index: Tensor) -> Tensor:

@@ -18,16 +18,10 @@ ClassWeight = Literal["balanced"] | None
 
 @dataclass(frozen=True)
 class Targets:
-    """The labels that a fit may see.
+    """The labels that a fit may see."""
 
-    Attributes:
-        weight: Label weights, ``[n]``, zero for unlabelled nodes.
-        classes: Class numbers, ``[n]``, -1 for unlabelled nodes.
-        num_classes: The number of classes.
-    """
-
-    weight: Tensor
-    classes: Tensor
+    weight: Tensor  # [n], zero for unlabelled nodes.
+    classes: Tensor  # [n], -1 for unlabelled nodes.
     num_classes: int
 
     @classmethod
@@ -46,15 +40,10 @@ class Targets:
         *,
         warn: bool = False,
     ) -> Targets:
-        """Check labels and mask and combine them.
+        """Check labels, ``[n]`` or ``[n, 1]`` with -1 for unlabelled nodes, and mask, and combine them.
 
-        Args:
-            y: Class numbers, ``[n]`` or ``[n, 1]``; -1 means unlabelled.
-            mask: See :func:`pick_mask`; ``None`` uses every node with ``y >= 0``.
-            num_nodes: The number of nodes.
-            num_classes: The number of classes.
-            split: The column to use of a mask ``[n, splits]``.
-            warn: Whether to warn of classes without a labelled node.
+        For ``mask`` and ``split`` see :func:`pick_mask`; without a mask every node with ``y >= 0`` is used. ``warn``
+        concerns classes without a labelled node.
         """
         y = y.squeeze(-1) if y.dim() == 2 and y.size(1) == 1 else y
         if y.shape != (num_nodes,) or y.is_floating_point() or y.dtype == torch.bool:
@@ -129,14 +118,10 @@ def labels_of(data: Data) -> Tensor:
 
 
 def pick_mask(mask: Tensor, num_nodes: int, split: int | None = None, name: str = "train_mask") -> Tensor:
-    """A mask in any of its forms as weights ``[n]``.
+    """A mask in any of its forms as weights ``[n]``; ``name`` is what errors call it.
 
-    Args:
-        mask: Boolean ``[n]``; node indices; non-negative floating-point weights ``[n]``;
-            or any of the first and last with one column per split.
-        num_nodes: The number of nodes.
-        split: The column to use of a mask ``[n, splits]``.
-        name: What to call it in an error.
+    The forms are boolean ``[n]``; node indices; non-negative floating-point weights ``[n]``; or any of the first and
+    last with one column per split, of which ``split`` chooses one.
     """
     if mask.dim() == 2:
         if split is None:

@@ -20,7 +20,7 @@ from torch_gckm.plot.withheld import members_at_step_0
 from torch_gckm.report import facts, figures
 from torch_gckm.report.page import Markup, code, details, join, key_numbers, page, pair, paragraph, section, table, text
 from torch_gckm.select import SearchResult
-from torch_gckm.select.suggest import suggest
+from torch_gckm.select.unlabelled import suggest
 from torch_gckm.select.withheld import Withheld, withhold_labels
 from torch_gckm.train import History, accuracy
 from torch_gckm.train.labelling import Labelling

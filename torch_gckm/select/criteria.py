@@ -15,11 +15,9 @@ Equal accuracies are told apart by the log-loss of calibrated probabilities. ``d
 experiment behind ``auto``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +53,7 @@ class Ranking:
         self.least_classes = 1.0 + _COLLAPSED * (effective_classes(classes) - 1.0)
 
     @classmethod
-    def of(cls, criterion: Criterion, labels: Labelling) -> Ranking:
+    def of(cls, criterion: Criterion, labels: Labelling) -> Self:
         """For the labels of a graph."""
         return cls(criterion, labels.targets.labels, panels.count(labels.val), panels.count(labels.unlabelled))
 
@@ -130,15 +128,10 @@ def _withheld(trial: Trial) -> float:
 def _standardised(values: Sequence[float] | Array, used: Array) -> Array:
     values = np.asarray(values, dtype=float)
     part = values[used]
-    result: Array = (values - part.mean()) / (part.std() + 1e-12)
-    return result
+    return np.asarray((values - part.mean()) / (part.std() + 1e-12))
 
 
 _SCORES: dict[str, Callable[[Ranking, list[Trial]], list[float]]] = {
     "auto": _auto,
-    "leave_one_out": _measured("leave_one_out"),
-    "per_class_out": _measured("per_class_out"),
-    "cosine": _measured("cosine"),
-    "val_acc": _measured("val_acc"),
-    "combined": _measured("combined"),
+    **{name: _measured(name) for name in ("leave_one_out", "per_class_out", "cosine", "val_acc", "combined")},
 }

@@ -1,9 +1,7 @@
 """Several fitted models whose scores are averaged."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
@@ -15,21 +13,24 @@ from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM, InductiveGCKM
 from torch_gckm.readout import Targets, class_similarity
-from torch_gckm.select.calibration import Calibration, calibrate, temperature_of
-from torch_gckm.select.inductive_ensemble import InductiveEnsemble, members_of
-from torch_gckm.select.self_training import with_sure_nodes
-from torch_gckm.select.suggest import suggest
+from torch_gckm.select.inductive_ensemble import Calibration, InductiveEnsemble, members_of
 from torch_gckm.select.trial import FIT_ERRORS, quiet
-from torch_gckm.select.withheld import check_well_posed, groups_to_withhold, withheld_similarity
+from torch_gckm.select.unlabelled import suggest, with_sure_nodes
+from torch_gckm.select.withheld import (
+    calibrate,
+    check_well_posed,
+    groups_to_withhold,
+    temperature_of,
+    withheld_similarity,
+)
 
 
 class GCKMEnsemble(InductiveEnsemble):
     r"""The mean of several fitted models' class scores, each divided by its spread on the fitted graph.
 
-    It predicts, extends to new nodes, saves and loads as a single
-    :class:`~torch_gckm.nn.GCKM` does. Probabilities are calibrated on scores of labelled nodes
-    whose own labels were withheld. If every class has a single label, none can be: the mean certainty
-    about unlabelled nodes is then the share of them on which members agree with the ensemble.
+    It predicts, extends to new nodes, saves and loads as a single :class:`~torch_gckm.nn.GCKM` does. Probabilities are
+    calibrated on scores of labelled nodes whose own labels were withheld. If every class has a single label, none can
+    be: the mean certainty about unlabelled nodes is then the share of them on which members agree with the ensemble.
 
     Args:
         members: Models fitted to the same graph, with readouts solved for the same labels at step 0.
@@ -88,7 +89,7 @@ class GCKMEnsemble(InductiveEnsemble):
 
     def self_train(
         self, data: Data, *, confidence: float = 0.8, strength: float = 10.0, rounds: int = 2, split: int | None = None
-    ) -> GCKMEnsemble:
+    ) -> Self:
         """Solve the readouts again; the classes of nodes that the ensemble is sure of serve as further labels.
 
         The mean certainty about unlabelled nodes stays the calibrated one. Leave-one-out scores of
@@ -97,8 +98,7 @@ class GCKMEnsemble(InductiveEnsemble):
         Args:
             data: The fitted graph and its labels.
             confidence: The calibrated probability from which a class counts as sure.
-            strength: The total weight of further labels, in labels per class; see
-                :mod:`torch_gckm.select.self_training`.
+            strength: The total weight of further labels, in labels per class; see :mod:`torch_gckm.select.unlabelled`.
             rounds: How often to do so; each round starts from the given labels and the last round's probabilities.
             split: The column to use of masks ``[n, splits]``.
         """
@@ -111,7 +111,7 @@ class GCKMEnsemble(InductiveEnsemble):
     @torch.no_grad()
     def self_train_on(
         self, targets: Targets, *, confidence: float = 0.8, strength: float = 10.0, rounds: int = 2
-    ) -> GCKMEnsemble:
+    ) -> Self:
         """See :meth:`self_train`; with the labels of the fitted graph."""
         self.labelled = targets.labelled
         unlabelled = ~targets.is_labelled

@@ -1,6 +1,7 @@
 """Several models whose scores are averaged, for other graphs only."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -15,9 +16,16 @@ from torch_gckm.nn import GCKM, InductiveGCKM
 from torch_gckm.nn.saving import FORMAT as MODEL_FORMAT
 from torch_gckm.nn.saving import model_content, model_from_content
 from torch_gckm.readout import class_similarity
-from torch_gckm.select.calibration import Calibration
 
 FORMAT = "ensemble 4"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How the scores of an ensemble's members are combined and turned into probabilities."""
+
+    spread: list[float]  # What the scores of each member are divided by.
+    temperature: float  # What their mean is multiplied by before a softmax.
 
 
 class InductiveEnsemble(torch.nn.Module):

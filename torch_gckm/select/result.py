@@ -1,6 +1,7 @@
 """What a search found."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from torch_gckm.errors import InvalidInputError, NotFittedError
@@ -65,8 +66,7 @@ class SearchResult:
                             models[trial.number] = model
                 if all(trial.number in models for trial in members):
                     ensemble = GCKMEnsemble([models[number] for number in sorted(trial.number for trial in members)])
-                    evaluator = self.evaluator
-                    return ensemble.self_train_on(evaluator.labels.targets) if self_training else ensemble
+                    return ensemble.self_train_on(self.evaluator.labels.targets) if self_training else ensemble
         raise NotFittedError(self._nothing())
 
     def _try(self, trial: Trial, *, own_layers: bool = False) -> GCKM | None:
@@ -119,12 +119,10 @@ class SearchResult:
 def choose_members(ranked: Sequence[Trial], size: int, per_layer: int = 3) -> list[Trial]:
     """The best trials, but at most so many with the same hidden layers, so that they differ."""
     members: list[Trial] = []
-    used: dict[str, int] = {}
+    used: Counter[str] = Counter()
     for trial in ranked:
-        key = repr(trial.setting.layers)
-        if used.get(key, 0) < per_layer:
+        layers = repr(trial.setting.layers)
+        used[layers] += 1
+        if used[layers] <= per_layer:
             members.append(trial)
-            used[key] = used.get(key, 0) + 1
-        if len(members) == size:
-            break
-    return members
+    return members[:size]

@@ -16,9 +16,8 @@ from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
 from torch_gckm.readout import labels_of
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.result import SearchResult
-from torch_gckm.select.shared_fits import PreparedGraphs, SharedFits
 from torch_gckm.select.space import Space
-from torch_gckm.select.trial import Evaluator, Trial, quiet
+from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, Trial, quiet
 from torch_gckm.select.workers import bundles, default_workers, run_all
 from torch_gckm.train.labelling import Labelling
 
@@ -45,9 +44,8 @@ def search(
 ) -> SearchResult:
     """Try random settings on a graph with a few labels and rank them; no other choice is needed.
 
-    Every setting is a whole model at step 0: kernel PCA and one linear solve. Settings
-    that share their first layers share the work. A setting that fails, or whose readout is
-    ill-posed, is recorded and passed over.
+    Every setting is a whole model at step 0: kernel PCA and one linear solve. Settings that share their first layers
+    share the work. A setting that fails, or whose readout is ill-posed, is recorded and passed over.
 
     .. code-block:: python
 
@@ -91,10 +89,6 @@ def search(
     )
     rough = Evaluator(used, evaluator.labels)
     saved = shown = start = time.perf_counter()
-
-    def attempt(number: int) -> Trial:
-        return rough(number, space.draw_in_tree(number, seed))
-
     with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit=" settings") as bar:
 
         def done(trial: Trial) -> None:
@@ -113,7 +107,7 @@ def search(
         try:
             deadline = None if budget is None else start + budget - spent
             with quiet():
-                run_all(attempt, numbers, deadline, workers, done)
+                run_all(lambda n: rough(n, space.draw_in_tree(n, seed)), numbers, deadline, workers, done)
         finally:  # Also when it is interrupted.
             result.trials.sort(key=lambda trial: trial.number)
             if checkpoint is not None:

@@ -1,11 +1,9 @@
 """The settings to search among, drawn at random or by a study."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from torch_geometric.data import Data
@@ -47,11 +45,10 @@ class RandomChooser:
 class Space:
     r"""The settings of a :class:`~torch_gckm.nn.GCKM` to choose from.
 
-    After the paper's search space, with scaled rows or columns and several hops per
-    layer besides. Bandwidths are relative to the features at hand (see ``scale`` of
-    :class:`~torch_gckm.kernels.RBF`), so that the space suits any graph. The
-    readout's scores depend only on :math:`\eta \lambda_1` and
-    :math:`\lambda_2 / \lambda_1`: :math:`\lambda_1` stays 1.
+    After the paper's search space, with scaled rows or columns and several hops per layer besides. Bandwidths are
+    relative to the features at hand (see ``scale`` of :class:`~torch_gckm.kernels.RBF`), so that the space suits any
+    graph. The readout's scores depend only on :math:`\eta \lambda_1` and :math:`\lambda_2 / \lambda_1`:
+    :math:`\lambda_1` stays 1.
 
     Options that occur more than once are drawn more often.
 
@@ -99,7 +96,7 @@ class Space:
         if self.directions is not None and (not self.directions or not set(self.directions) <= set(DIRECTIONS)):
             raise InvalidInputError(f"'directions' must be some of {', '.join(DIRECTIONS)}, got {self.directions!r}")
 
-    def on_graph(self, data: Data) -> Space:
+    def on_graph(self, data: Data) -> Self:
         """The space with the directions that a graph has."""
         if self.directions is not None:
             return self
@@ -111,9 +108,9 @@ class Space:
 
     def draw_layer(self, chooser: Chooser, number: int) -> LayerSettings:
         """The setting of one hidden layer."""
-        kind = chooser.choice(f"kernel{number}", self.kernels)
+        directions = self.directions or ("in",)
         kernel: Kernel
-        if kind == "rbf":
+        if chooser.choice(f"kernel{number}", self.kernels) == "rbf":
             kernel = RBF(scale=chooser.log_uniform(f"bandwidth{number}", *self.bandwidth))
         else:
             degree = chooser.choice(f"degree{number}", self.degrees)
@@ -123,12 +120,8 @@ class Space:
             kernel=kernel.config(),
             aggregation=chooser.choice(f"aggregation{number}", self.aggregations),
             hops=chooser.choice(f"hops{number}", self.hops),
-            direction=self._draw_direction(chooser, number),
+            direction=directions[0] if len(directions) == 1 else chooser.choice(f"direction{number}", directions),
         )
-
-    def _draw_direction(self, chooser: Chooser, number: int) -> Direction:
-        options = self.directions or ("in",)
-        return options[0] if len(options) == 1 else chooser.choice(f"direction{number}", options)
 
     def draw_readout(self, chooser: Chooser) -> ReadoutSettings:
         """The setting of the readout."""
@@ -161,12 +154,10 @@ class Space:
         Fitting a layer costs more than fitting a readout. So each draw of the first layer
         is followed by several of the later layers, and each of those by several of the readout.
         """
-        readout = number
-        later = readout // self.branches[1]
-        first = later // self.branches[0]
-        trunk = RandomChooser(seed, 0, first)
+        later = number // self.branches[1]
+        trunk = RandomChooser(seed, 0, later // self.branches[0])
         depth, normalize = self.draw_depth(trunk)
         layers = [self.draw_layer(trunk, 1)]
         branch = RandomChooser(seed, 1, later)
         layers += [self.draw_layer(branch, layer) for layer in range(2, depth + 1)]
-        return ModelSettings(tuple(layers), self.draw_readout(RandomChooser(seed, 2, readout)), normalize)
+        return ModelSettings(tuple(layers), self.draw_readout(RandomChooser(seed, 2, number)), normalize)

@@ -54,22 +54,9 @@ def study_search(
 ) -> SearchResult:
     """Search with Optuna's sampler instead of at random; see :func:`~torch_gckm.select.search`.
 
-    Processes on several machines that name the same storage and study search together. Each
-    returns the settings of all of them that are finished by then.
-
-    Args:
-        data: The graph with a few labels.
-        space: The settings to choose from.
-        budget: The time to search for, in seconds; ``None`` for no limit.
-        criterion: How to rank settings.
-        seed: The seed of the sampler; give every process one of its own.
-        max_settings: The number of settings that this process tries; ``None`` for no limit.
-        num_classes: The number of classes; by default one more than the largest label.
-        split: The column to use of masks ``[n, splits]``.
-        gram: How to represent kernel matrices.
-        storage: Where the study lives: a database URL or an Optuna storage; ``None`` keeps it in memory.
-        name: The study's name in the storage.
-        progress: Show a progress bar.
+    Processes on several machines that name the same storage and study search together. Each returns the settings of all
+    of them that are finished by then, needs a seed of its own, and counts its own settings for ``max_settings``.
+    The study ``name`` lives in a ``storage``, a database URL or an Optuna storage; ``None`` keeps it in memory.
     """
     try:
         import optuna

@@ -1,26 +1,25 @@
-"""One setting, fitted and measured without looking at any test label."""
-
-from __future__ import annotations
+"""One setting, fitted and measured without looking at any test label; settings share layers that begin alike."""
 
 import copy
 import math
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch_geometric.data import Data
 
 from torch_gckm import panels
 from torch_gckm.errors import GCKMError, GCKMWarning
-from torch_gckm.nn import GCKM, ModelSettings
+from torch_gckm.gram import GramLike
+from torch_gckm.graph import Normalize, PreparedGraph, Scaling
+from torch_gckm.nn import GCKM, GCKMConv, ModelSettings, SemiSupRKMReadout
 from torch_gckm.readout import class_similarity, decode
-from torch_gckm.select.calibration import calibrate
-from torch_gckm.select.shared_fits import SharedFits
-from torch_gckm.select.withheld import check_well_posed, groups_to_withhold, withheld_similarity
+from torch_gckm.select.withheld import calibrate, check_well_posed, groups_to_withhold, withheld_similarity
 from torch_gckm.train.labelling import Labelling
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score, effective_classes
 
@@ -42,28 +41,20 @@ def quiet() -> Iterator[None]:
 
 @dataclass
 class Trial:
-    """A setting and what became of it.
+    """A setting and what became of it."""
 
-    Attributes:
-        number: Its place in the search.
-        setting: The setting.
-        measures: Criteria by name, NaN where one has no meaning.
-        seconds: The time it took.
-        error: Why it failed or was rejected, else ``None``.
-    """
-
-    number: int
+    number: int  # Its place in the search.
     setting: ModelSettings
-    measures: dict[str, float] = field(default_factory=dict)
+    measures: dict[str, float] = field(default_factory=dict)  # Criteria by name, NaN where one has no meaning.
     seconds: float = 0.0
-    error: str | None = None
+    error: str | None = None  # Why it failed or was rejected.
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as files hold them."""
         return {**asdict(self), "setting": self.setting.to_dict()}
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> Trial:
+    def from_dict(cls, content: dict[str, Any]) -> Self:
         """From what :meth:`to_dict` returned."""
         return cls(**{**content, "setting": ModelSettings.from_dict(content["setting"])})
 
@@ -71,6 +62,59 @@ class Trial:
     def is_valid(self) -> bool:
         """Whether the setting was fitted and is well-posed."""
         return self.error is None
+
+
+class PreparedGraphs:
+    """One graph, prepared once for every way to scale its features; edges and their matrices are shared."""
+
+    def __init__(self, data: Data) -> None:
+        self.plain = PreparedGraph.of(data, Scaling(), torch.get_default_dtype())
+        self._scaled: dict[Normalize, PreparedGraph] = {None: self.plain}
+
+    def scaled(self, normalize: Normalize) -> PreparedGraph:
+        """The graph with its features scaled like this."""
+        if normalize not in self._scaled:
+            self._scaled[normalize] = self.plain.scaled(Scaling(normalize).fitted_to(self.plain.given))
+        return self._scaled[normalize]
+
+
+class SharedFits:
+    """Models fitted to one graph at step 0, layers and inputs reused.
+
+    The hidden layers of a model do not depend on labels. Settings that share their first layers share the fitted
+    modules themselves, which must not be trained further. Beyond ``max_bytes`` those used longest ago are forgotten.
+    """
+
+    def __init__(
+        self, graphs: PreparedGraphs, num_classes: int, gram: GramLike = "auto", max_bytes: float = 1e9
+    ) -> None:
+        self.graphs, self.num_classes, self.gram, self.max_bytes = graphs, num_classes, gram, max_bytes
+        self._layers: OrderedDict[str, GCKMConv] = OrderedDict()
+
+    def graph(self, settings: ModelSettings) -> PreparedGraph:
+        """The graph as a model with these settings sees it."""
+        return self.graphs.scaled(settings.normalize)
+
+    @torch.no_grad()
+    def fit(self, settings: ModelSettings) -> GCKM:
+        """A model with fitted hidden layers; its readout is still to be solved."""
+        graph = self.graph(settings)
+        width, device = graph.x.size(1), graph.x.device
+        convs: list[GCKMConv] = []
+        for layer, key in zip(settings.layers, settings.layer_keys(), strict=True):
+            conv = self._layers.get(key)
+            if conv is None:
+                conv = GCKMConv.from_settings(width, layer, self.gram).to(device)
+                conv.initialize_on(graph, convs[-1].h if convs else None)
+                conv.requires_grad_(False)  # Others will use it, too.
+                self._layers[key] = conv
+            self._layers.move_to_end(key)
+            convs.append(conv)
+            width = layer.channels
+        while len(self._layers) > 3 and sum(map(_size, self._layers.values())) > self.max_bytes:
+            self._layers.popitem(last=False)
+        readout = SemiSupRKMReadout.from_settings(width, self.num_classes, settings.readout, self.gram)
+        return GCKM.with_readout(convs, graph, readout.to(device))
 
 
 class Evaluator:
@@ -86,8 +130,7 @@ class Evaluator:
         start = time.perf_counter()
         trial = Trial(number, setting)
         try:
-            model = self.solve(setting)
-            self._measure(trial, model)
+            self._measure(trial, self.solve(setting))
         except FIT_ERRORS as error:
             trial.error = describe_error(error)
         trial.seconds = time.perf_counter() - start
@@ -111,18 +154,18 @@ class Evaluator:
         left_out = class_similarity(readout.leave_one_out(), readout.codes)
         predicted = decode(readout.scores, readout.codes)
         trial.measures = {
-            "leave_one_out": _share(left_out.argmax(dim=1), self.classes),
+            "leave_one_out": accuracy(left_out.argmax(dim=1), self.classes),
             "leave_one_out_loss": -calibrate(left_out, self.classes)[1],
             "cosine": cosine_score(readout.scores, readout.codes, labels.unlabelled),
             "effective_classes": effective_classes(predicted),
             "val_acc": accuracy(predicted, labels.y, labels.val),
             **self._per_class(model),
         }
-        rest = labels.unlabelled & ~labels.val
-        if panels.holds_somewhere(labels.val):
+        num_val = panels.count(labels.val)
+        if num_val:
+            rest = labels.unlabelled & ~labels.val
             cosine = cosine_score(readout.scores, readout.codes, rest)
-            counts = panels.count(labels.val), panels.count(rest)
-            trial.measures["combined"] = combined_score(trial.measures["val_acc"], counts[0], cosine, counts[1])
+            trial.measures["combined"] = combined_score(trial.measures["val_acc"], num_val, cosine, panels.count(rest))
 
     def _per_class(self, model: GCKM) -> dict[str, float]:
         """Criteria from withholding one label of every class at a time."""
@@ -131,10 +174,11 @@ class Evaluator:
         similarity = withheld_similarity(model.readout.fit, model.readout.codes, self.groups)
         classes = self.classes[self.groups].flatten()
         return {
-            "per_class_out": _share(similarity.argmax(dim=1), classes),
+            "per_class_out": accuracy(similarity.argmax(dim=1), classes),
             "per_class_out_loss": -calibrate(similarity, classes)[1],
         }
 
 
-def _share(predicted: Tensor, classes: Tensor) -> float:
-    return accuracy(predicted, classes, torch.ones_like(classes, dtype=torch.bool))
+def _size(module: torch.nn.Module) -> int:
+    return sum(t.element_size() * (t.numel() if t.layout == torch.strided else 3 * t.values().numel())
+               for t in (*module.parameters(), *module.buffers()))  # fmt: skip

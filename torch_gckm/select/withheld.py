@@ -1,4 +1,4 @@
-"""What models predict for labels that were withheld, as far as that means anything.
+"""What models predict for labels that were withheld, and the probabilities that fit these.
 
 Leave-out scores are exact only while nothing but the readout has seen the labels. Fine-tuning moves the
 embeddings towards them, self-training passes them on to other nodes. So scores are computed for the
@@ -6,10 +6,13 @@ state before either: embeddings from kernel PCA, and readouts solved for the giv
 """
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.optimize import brentq, minimize_scalar
 from torch import Tensor
 
 from torch_gckm import panels
@@ -18,7 +21,6 @@ from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.readout_fit import ReadoutFit
 from torch_gckm.readout import Targets, class_similarity
-from torch_gckm.select.calibration import calibrate
 
 _REPEATS = 50  # Groups of one label per class.
 _MOST_LABELS = 3000  # With more, groups would need too large a matrix, and single labels say enough.
@@ -28,8 +30,8 @@ def check_well_posed(fit: ReadoutFit) -> None:
     """Reject a solved readout with some leverage outside (0, 1): its scores of withheld labels mean nothing."""
     leverage = fit.leverage()
     if not panels.holds_everywhere((leverage > 0) & (leverage < 1)):
-        extremes = float(panels.smallest(leverage)), float(panels.largest(leverage))
-        raise IllPosedError(f"ill-posed: leverages from {extremes[0]:.3g} to {extremes[1]:.3g}")
+        low, high = float(panels.smallest(leverage)), float(panels.largest(leverage))
+        raise IllPosedError(f"ill-posed: leverages from {low:.3g} to {high:.3g}")
 
 
 def groups_to_withhold(classes: Tensor) -> Tensor:
@@ -41,15 +43,9 @@ def groups_to_withhold(classes: Tensor) -> Tensor:
 
 
 def one_per_class(classes: Tensor, repeats: int, seed: int = 0) -> Tensor:
-    """Random groups with one node of every class that has at least two, ``[repeats, groups' size]``.
+    """Random groups with one of every class that has at least two labelled nodes, ``[repeats, groups' size]``.
 
-    Args:
-        classes: The classes of the labelled nodes, ``[n]``.
-        repeats: The number of groups.
-        seed: The same seed gives the same groups.
-
-    Returns:
-        Places among the labelled nodes; no columns if every class has a single one.
+    They are places among the labelled nodes, whose classes are given; no columns if every class has a single one.
     """
     generator = torch.Generator().manual_seed(seed)
     columns = []
@@ -63,8 +59,48 @@ def one_per_class(classes: Tensor, repeats: int, seed: int = 0) -> Tensor:
 @torch.no_grad()
 def withheld_similarity(fit: ReadoutFit, codes: Tensor, groups: Tensor) -> Tensor:
     """A score for every class of every withheld label, the groups one after the other, ``[groups * size, classes]``."""
-    withheld = fit.leave_out(fit.labelled[groups])
-    return class_similarity(torch.cat(list(withheld)), codes)
+    return class_similarity(torch.cat(list(fit.leave_out(fit.labelled[groups]))), codes)
+
+
+def calibrate(similarity: Tensor, classes: Tensor) -> tuple[float, float]:
+    """The factor of scores whose softmax fits the classes best, and the mean log-loss it leaves; NaN without nodes.
+
+    Scores ``[n, num_classes]`` are of nodes whose labels they have not seen. Targets are smoothed by one part in the
+    number of nodes, so that a handful of nodes that are all right does not make for infinite confidence.
+    """
+    count = similarity.size(0)
+    if count == 0:
+        return float("nan"), float("nan")
+    values = similarity.detach().double().cpu().numpy()
+    values = values - values.mean(axis=1, keepdims=True)
+    spread = float(values.std()) or 1.0
+    values = values / spread
+    smoothing = 1.0 / (count + 1)
+    true = values[np.arange(count), classes.cpu().numpy()]
+
+    def loss(log_factor: float) -> float:
+        scaled = np.exp(log_factor) * values
+        largest = scaled.max(axis=1)
+        normaliser = largest + np.log(np.exp(scaled - largest[:, None]).sum(axis=1))
+        # The rows of `values` have mean zero, so smoothing only shrinks the true class's share.
+        return float((normaliser - (1.0 - smoothing) * np.exp(log_factor) * true).mean())
+
+    best = minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 1e-3})
+    return float(np.exp(best.x)) / spread, float(best.fun)
+
+
+def temperature_of(scores: Tensor, certainty: float) -> float:
+    """The factor of scores for which a softmax has this mean of the largest probability."""
+    scores = scores.double() - scores.double().amax(dim=1, keepdim=True)
+
+    def excess(log_factor: float) -> float:
+        sure = (scores * math.exp(log_factor)).softmax(dim=1).amax(dim=1)
+        return float(panels.mean(sure)) - certainty
+
+    low, high = -12.0, 12.0
+    if excess(low) >= 0.0:
+        return math.exp(low)
+    return math.exp(high if excess(high) <= 0.0 else brentq(excess, low, high, xtol=1e-4))
 
 
 @dataclass(frozen=True)
@@ -73,28 +109,17 @@ class Withheld:
 
     Single labels are withheld for :attr:`predicted`; one label of every class at a time, in 50 random groups, for
     the probabilities, as :class:`~torch_gckm.select.GCKMEnsemble` does to calibrate them.
-
-    Attributes:
-        nodes: The labelled nodes whose class has another label, ``[b]``; a class's only label cannot be withheld.
-        classes: Their classes, ``[b]``.
-        predicted: The classes predicted for them, ``[b]``.
-        member_scores: The share of them that each model alone is right about.
-        drawn: Places in ``nodes``, one per withheld label of a group, ``[g]``.
-        probabilities: Calibrated probabilities of these, ``[g, num_classes]``.
-        uncalibrated: For a single model, what its own ``predict_proba`` would say, ``[g, num_classes]``.
-        only_labels: How many labels are left out because they are the only ones of their class.
-        names: The names of the classes.
     """
 
-    nodes: Tensor
-    classes: Tensor
-    predicted: Tensor
-    member_scores: list[float]
-    drawn: Tensor
-    probabilities: Tensor
-    uncalibrated: Tensor | None
-    only_labels: int
-    names: list[str]
+    nodes: Tensor  # The labelled nodes whose class has another label, [b]; a class's only label cannot be withheld.
+    classes: Tensor  # Their classes, [b].
+    predicted: Tensor  # The classes predicted for them, [b].
+    member_scores: list[float]  # The share of them that each model alone is right about.
+    drawn: Tensor  # Places in `nodes`, one per withheld label of a group, [g].
+    probabilities: Tensor  # Calibrated probabilities of these, [g, num_classes].
+    uncalibrated: Tensor | None  # For a single model, what its own `predict_proba` would say, [g, num_classes].
+    only_labels: int  # How many labels are left out because they are the only ones of their class.
+    names: list[str]  # The names of the classes.
 
     @property
     def accuracy(self) -> float:
@@ -106,11 +131,7 @@ class Withheld:
 def withhold_labels(members: Sequence[GCKM], targets: Targets, names: Sequence[str], *, single: bool) -> Withheld:
     """Withhold the labels of models at step 0, whose readouts are solved for the given labels only.
 
-    Args:
-        members: The models.
-        targets: The labels that were given.
-        names: The names of the classes.
-        single: Whether there is one model by itself, whose scores are not divided by their spread.
+    A ``single`` model is one by itself, whose scores are not divided by their spread.
     """
     nodes, classes = targets.labelled, targets.labels
     kept = targets.counts()[classes] > 1

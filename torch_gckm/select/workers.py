@@ -47,16 +47,10 @@ def run_all(
 ) -> None:
     """Try the settings of all bundles until the time is up.
 
-    Several workers are copies of this process that compute on one core each: the kernel
-    matrices of a small graph are too small to be shared among cores, and a fit is too
-    much Python for threads.
-
-    Args:
-        attempt: Fits and measures the setting of a number.
-        work: Bundles of numbers of settings that share layers, and so belong on one worker.
-        deadline: When to begin no further setting, on the clock of ``time.perf_counter``; ``None``: never.
-        workers: The number of processes; with 1 all happens in this one.
-        done: Called with every finished trial, in this process.
+    Several workers are copies of this process that compute on one core each: the kernel matrices of a small graph are
+    too small to be shared among cores, and a fit is too much Python for threads. With one worker all happens in this
+    process. Settings of one bundle share layers, and so belong on one worker. No setting begins after the deadline, on
+    the clock of ``time.perf_counter``. ``done`` is called with every finished trial, in this process.
     """
     if workers == 1:
         for trial in _attempts(attempt, work, deadline):

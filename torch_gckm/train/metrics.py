@@ -6,11 +6,10 @@ from torch import Tensor
 from torch_gckm import panels
 
 
-def accuracy(predicted: Tensor, y: Tensor, mask: Tensor) -> float:
-    """The share of nodes in ``mask`` whose class is predicted, NaN for an empty mask."""
-    if not panels.holds_somewhere(mask):
-        return float("nan")
-    return float(panels.mean((predicted[mask] == y[mask]).double()))
+def accuracy(predicted: Tensor, y: Tensor, mask: Tensor | None = None) -> float:
+    """The share of nodes in ``mask``, by default of all, whose class is predicted; NaN if there are none."""
+    right = predicted == y if mask is None else predicted[mask] == y[mask]
+    return float(panels.mean(right.double()))  # The mean of nothing is NaN.
 
 
 def cosine_score(scores: Tensor, codes: Tensor, mask: Tensor | None = None) -> float:
@@ -19,9 +18,8 @@ def cosine_score(scores: Tensor, codes: Tensor, mask: Tensor | None = None) -> f
     .. math::
         \frac{1}{|V|} \sum_{v \in V} \max_s \cos(c_s - \mu, e_v - \mu)
 
-    with :math:`\mu` the mean of the codes. It lies in [-1, 1]; higher is better.
-    A model that puts every node into one class can score high, so compare
-    models by it only in company of another criterion.
+    with :math:`\mu` the mean of the codes. It lies in [-1, 1]; higher is better. A model that puts every node into one
+    class can score high, so compare models by it only in company of another criterion.
 
     Args:
         scores: Scores :math:`e_v`, ``[n, p]``.
@@ -45,10 +43,6 @@ def combined_score(val_accuracy: float, num_val: int, cosine: float, num_unlabel
 
 
 def effective_classes(predicted: Tensor) -> float:
-    r"""The effective number of classes that occur, :math:`e^{\textrm{entropy}}`.
-
-    Near 1 for a collapsed model, which puts almost every node into one class.
-    """
+    r"""The effective number of classes that occur, :math:`e^{\textrm{entropy}}`; near 1 for a collapsed model."""
     share = panels.counts(predicted).double() / max(predicted.numel(), 1)
-    entropy = -torch.special.xlogy(share, share).sum()
-    return float(entropy.exp())
+    return float((-torch.special.xlogy(share, share).sum()).exp())

@@ -19,11 +19,9 @@ from torch_gckm.nn.settings import differences
 from torch_gckm.optim import CayleyAdam, param_groups
 from torch_gckm.panels import count, holds_somewhere
 from torch_gckm.readout import decode
-from torch_gckm.train.history import History, Record
-from torch_gckm.train.labelling import Labelling
+from torch_gckm.train.history import History, Record, Snapshot
+from torch_gckm.train.labelling import Labelling, NodesLike, node_subset
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score
-from torch_gckm.train.snapshot import Snapshot
-from torch_gckm.train.subset import NodesLike, node_subset
 
 Monitor = Literal["cosine", "val_acc", "combined"]
 FORMAT = "training 1"
@@ -36,9 +34,8 @@ class Trainer:
     2. Repeat: move :math:`H_1, \dots, H_L` along the manifold to lower the joint
        objective with the readout's duals fixed, then solve the readout again.
 
-    The model keeps the state of the best step by ``monitor``, step 0 included.
-    No validation labels are needed. Leave-one-out accuracy is reported for
-    step 0 only: later the embeddings have seen the labels, and it would mislead.
+    The model keeps the state of the best step by ``monitor``, step 0 included. No validation labels are needed.
+    Leave-one-out accuracy is reported for step 0 only: later the embeddings have seen the labels, and it would mislead.
 
     Args:
         model: The model to fit, in place.
@@ -136,15 +133,13 @@ class Trainer:
 
     def _start(self, graph: PreparedGraph, labels: Labelling) -> tuple[History, Snapshot | None, CayleyAdam]:
         """Step 0, or where the checkpoint left off, ready for the next step."""
-        resumed = self.checkpoint is not None and Path(self.checkpoint).exists()
-        content = self._load(graph, labels) if resumed else {}
-        if not resumed:
+        content = self._load(graph, labels)
+        if content is None:
             with torch.set_grad_enabled(self.steps > 0):
                 self.model.initialize(graph, method=self.init, seed=self.seed)
             self._solve(graph, labels)
-        groups = param_groups(self.model, lr=self.lr, betas=self.betas)
-        optimizer = CayleyAdam(groups, lr=self.kernel_lr)
-        if not resumed:
+        optimizer = CayleyAdam(param_groups(self.model, lr=self.lr, betas=self.betas), lr=self.kernel_lr)
+        if content is None:
             return History(self.monitor), None, optimizer
         optimizer.load_state_dict(content["optimizer"])
         history = History.from_dict(content["history"])
@@ -155,11 +150,7 @@ class Trainer:
         return history, best, optimizer
 
     def _has_stalled(self, history: History) -> bool:
-        return (
-            self.patience is not None
-            and len(history) > 0
-            and (history.records[-1].step - history.best_step >= self.patience)
-        )
+        return self.patience is not None and len(history) - 1 - history.best_step >= self.patience
 
     @torch.no_grad()
     def _solve(self, graph: PreparedGraph, labels: Labelling) -> None:
@@ -181,8 +172,7 @@ class Trainer:
         leave_one_out = math.nan
         if step == 0:
             left_out = decode(readout.leave_one_out().detach(), codes)
-            every = torch.ones_like(left_out, dtype=torch.bool)
-            leave_one_out = accuracy(left_out, y[readout.labelled], every)
+            leave_one_out = accuracy(left_out, y[readout.labelled])
         val_acc = accuracy(predicted, y, labels.val)
         cosine = cosine_score(scores, codes, labels.unlabelled)
         if self.monitor == "cosine":
@@ -232,8 +222,10 @@ class Trainer:
         }
         save_tensors(content, self.checkpoint)
 
-    def _load(self, graph: PreparedGraph, labels: Labelling) -> dict[str, Any]:
-        assert self.checkpoint is not None
+    def _load(self, graph: PreparedGraph, labels: Labelling) -> dict[str, Any] | None:
+        """What the checkpoint holds, if there is one; the model is brought to its state."""
+        if self.checkpoint is None or not Path(self.checkpoint).exists():
+            return None
         content = load_tensors(self.checkpoint)
         if content.get("format") != FORMAT:
             raise InvalidInputError(f"'{self.checkpoint}' is not a checkpoint of a Trainer of this version")

@@ -1,0 +1,258 @@
+"""Rows as they are stored: a strided matrix, sparse factors, or several matrices by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torch_gckm import panels
+from torch_gckm.errors import InvalidInputError, ViewError
+from torch_gckm.kernels.features import Features, FeaturesLike, Index, Origin, Rows
+from torch_gckm.layouts import from_scipy, to_csr, to_scipy
+
+_SPARSE_BLOCK = 2**26  # Entries. Seen whole, the two sparse factors do much less work than their product does.
+
+
+class DenseFeatures(Features):
+    """Features held as a strided matrix."""
+
+    def __init__(self, x: Tensor, origin: Origin | None = None, offset: tuple[Tensor | None] | None = None) -> None:
+        if x.dim() != 2:
+            raise InvalidInputError(f"features must be a matrix [num_nodes, channels], got shape {tuple(x.shape)}")
+        self.origin = Origin(x, range(x.size(0))) if origin is None else origin
+        self.x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+        self._offset = offset
+        self._sq_norm: tuple[int, Tensor] | None = None
+
+    num_rows = property(lambda self: self.x.size(0))
+    num_columns = property(lambda self: self.x.size(1))
+    row_entries = property(lambda self: max(1, self.x.size(1)))
+    dtype = property(lambda self: self.x.dtype)
+    device = property(lambda self: self.x.device)
+    requires_grad = property(lambda self: self.x.requires_grad)
+
+    def dot(self, other: Features) -> Tensor:
+        return self.x @ self.comparable(other).t()
+
+    def sq_distance(self, other: Features) -> Tensor:
+        result: Tensor = _SquaredDistance.apply(self.x, self.comparable(other), self.sq_norm(), other.sq_norm())
+        return result
+
+    def sq_norm(self) -> Tensor:
+        if self.requires_grad or torch.compiler.is_compiling():  # Nothing to keep.
+            return panels.row_dots(self.x, self.x)
+        if self.x.is_inference():
+            return torch.linalg.vector_norm(self.x, dim=1).square()
+        if self._sq_norm is None or self._sq_norm[0] != self.x._version:
+            self._sq_norm = (self.x._version, torch.linalg.vector_norm(self.x, dim=1).square())
+        return self._sq_norm[1]
+
+    def rows(self, index: Index) -> DenseFeatures:
+        picked = DenseFeatures(self.x[index], self.origin.pick(index), (self.offset(),))
+        if isinstance(index, slice) and not self.requires_grad and not self.x.is_inference():
+            picked._sq_norm = (picked.x._version, self.sq_norm()[index])  # Blocks come again and again.
+        return picked
+
+    def mean(self) -> Tensor:
+        return panels.column_means(self.x)
+
+    def offset(self) -> Tensor | None:
+        if self._offset is None:
+            x = self.x.detach()
+            mean = panels.column_means(x)
+            sample = x[:: max(1, x.size(0) // 1000)]
+            # Compiled code cannot ask, and moving them is never wrong.
+            far = torch.compiler.is_compiling() or bool(
+                mean.square().sum() > 4.0 * panels.mean((sample - mean).square().sum(dim=1))
+            )
+            self._offset = (mean if far else None,)
+        return self._offset[0]
+
+    def shifted(self, offset: Tensor) -> DenseFeatures:
+        return DenseFeatures(self.x - offset, self.origin)
+
+    def to(self, dtype: torch.dtype) -> DenseFeatures:
+        if dtype == self.x.dtype:
+            return self
+        offset = self.offset()
+        return DenseFeatures(self.x.to(dtype), self.origin, (None if offset is None else offset.to(dtype),))
+
+    def detach(self) -> DenseFeatures:
+        if not self.requires_grad:
+            return self  # A kernel matrix that was made of them knows them again.
+        return DenseFeatures(self.x.detach(), self.origin, self._offset)
+
+    def fresh_leaves(self) -> DenseFeatures:
+        return DenseFeatures(self.x.detach().requires_grad_(self.requires_grad), self.origin, self._offset)
+
+    def inputs(self) -> list[Tensor]:
+        return [self.x] if self.requires_grad else []
+
+    def dense(self) -> Tensor:
+        return self.x
+
+
+class _SquaredDistance(torch.autograd.Function):
+    """Squared distances; the gradient passes over the matrix of distances as few times as it can."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, sq_norm_a: Tensor, sq_norm_b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return torch.addmm(sq_norm_b, a, b.t(), alpha=-2.0).add_(sq_norm_a.unsqueeze(1))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        a, b = ctx.saved_tensors
+        grad_a = grad_b = None
+        if ctx.needs_input_grad[0]:
+            grad_a = 2.0 * torch.addmm(grad.sum(dim=1, keepdim=True) * a, grad, b, alpha=-1.0)
+        if ctx.needs_input_grad[1]:
+            grad_b = 2.0 * torch.addmm(grad.sum(dim=0).unsqueeze(1) * b, grad.t(), a, alpha=-1.0)
+        return grad_a, grad_b, None, None
+
+
+class SparseFeatures(Features):
+    r"""Rows of :math:`A^h X` with sparse :math:`A` and :math:`X`, as for a bag of words and its neighbours'.
+
+    Inner products with a few rows :math:`Y` take two sparse products, :math:`A (X Y')`; the product :math:`A X`, still
+    sparse, is only needed for norms and single rows. On the CPU; no gradient flows to the features.
+    """
+
+    def __init__(
+        self, matrix: Tensor, operator: Tensor | None = None, hops: int = 1, origin: Origin | None = None
+    ) -> None:
+        if matrix.requires_grad:
+            raise InvalidInputError("gradients to sparse features are not supported; pass x.to_dense()")
+        self.matrix, self.operator, self.hops = matrix, operator, hops
+        self.origin = Origin(object(), range(matrix.size(0))) if origin is None else origin
+        self._product: Tensor | None = matrix if operator is None else None
+        self._sq_norm: Tensor | None = None
+        self._cast: SparseFeatures | None = None
+
+    num_rows = property(lambda self: self.matrix.size(0))
+    num_columns = property(lambda self: self.matrix.size(1))
+    dtype = property(lambda self: self.matrix.dtype)
+    device = property(lambda self: self.matrix.device)
+    requires_grad = property(lambda self: False)
+    block_entries = property(lambda self: _SPARSE_BLOCK)
+
+    @property
+    def product(self) -> Tensor:
+        """The rows themselves, a CSR tensor."""
+        if self._product is None:
+            assert self.operator is not None
+            left, right = to_scipy(self.operator), to_scipy(self.matrix)
+            for _ in range(self.hops):
+                right = left @ right
+            self._product = from_scipy(right)
+        return self._product
+
+    def dot(self, other: Features) -> Tensor:
+        result = self.matrix @ self.comparable(other).t().contiguous()
+        if self.operator is not None:
+            for _ in range(self.hops):
+                result = self.operator @ result
+        return result
+
+    def sq_norm(self) -> Tensor:
+        if self._sq_norm is None:
+            product = self.product
+            counts = product.crow_indices().diff()
+            self._sq_norm = torch.segment_reduce(product.values().square(), "sum", lengths=counts, initial=0)
+        return self._sq_norm
+
+    def rows(self, index: Index) -> Features:
+        origin = self.origin.pick(index)
+        picked = to_scipy(self.product)[index if isinstance(index, slice) else index.numpy()]
+        if isinstance(index, slice):  # A block of many rows stays sparse; a few rows are what others are compared with.
+            return SparseFeatures(from_scipy(picked), origin=origin)
+        return DenseFeatures(torch.from_numpy(picked.toarray()), origin)
+
+    def mean(self) -> Tensor:
+        return torch.from_numpy(np.asarray(to_scipy(self.product).mean(axis=0)).reshape(-1)).to(self.dtype)
+
+    def to(self, dtype: torch.dtype) -> SparseFeatures:
+        if dtype == self.dtype:
+            return self
+        if self._cast is None or self._cast.dtype != dtype:
+            operator = None if self.operator is None else self.operator.to(dtype)
+            self._cast = SparseFeatures(self.matrix.to(dtype), operator, self.hops, self.origin)
+            if torch.finfo(dtype).bits < torch.finfo(self.dtype).bits:
+                self._cast._product = self.product.to(dtype)  # The costly part; to be more exact, it is done again.
+        return self._cast
+
+    def detach(self) -> SparseFeatures:
+        return self
+
+    def fresh_leaves(self) -> SparseFeatures:
+        return self
+
+    def inputs(self) -> list[Tensor]:
+        return []
+
+    def dense(self) -> Tensor:
+        return self.product.to_dense()
+
+    def stored(self) -> Tensor:
+        return self.product
+
+
+class Views(Rows):
+    """Several named feature matrices of the same nodes."""
+
+    def __init__(self, views: Mapping[str, Tensor | Features]) -> None:
+        if not views:
+            raise InvalidInputError("at least one view is needed")
+        self.views = {name: x if isinstance(x, Features) else features_of(x) for name, x in views.items()}
+        counts = {name: x.num_rows for name, x in self.views.items()}
+        if len(set(counts.values())) > 1:
+            raise InvalidInputError(f"views must have the same number of rows, got {counts}")
+
+    _first = property(lambda self: next(iter(self.views.values())))
+    num_rows = property(lambda self: self._first.num_rows)
+    dtype = property(lambda self: self._first.dtype)
+    device = property(lambda self: self._first.device)
+    requires_grad = property(lambda self: any(x.requires_grad for x in self.views.values()))
+    block_entries = property(lambda self: max(x.block_entries for x in self.views.values()))
+    row_entries = property(lambda self: max(x.row_entries for x in self.views.values()))
+
+    def rows(self, index: Index) -> Views:
+        return Views({name: x.rows(index) for name, x in self.views.items()})
+
+    def to(self, dtype: torch.dtype) -> Views:
+        return Views({name: x.to(dtype) for name, x in self.views.items()})
+
+    def detach(self) -> Views:
+        return Views({name: x.detach() for name, x in self.views.items()})
+
+    def fresh_leaves(self) -> Views:
+        return Views({name: x.fresh_leaves() for name, x in self.views.items()})
+
+    def inputs(self) -> list[Tensor]:
+        return [tensor for x in self.views.values() for tensor in x.inputs()]
+
+    def same_as(self, other: Rows) -> bool:
+        return isinstance(other, Views) and self.views == other.views  # Features are compared by identity.
+
+    def view(self, name: str) -> Features:
+        if name not in self.views:
+            raise ViewError(f"the kernel reads the view '{name}', but the features only have {sorted(self.views)}")
+        return self.views[name]
+
+
+def features_of(x: Tensor) -> Features:
+    """A feature matrix as features, in the form that suits its layout."""
+    if x.layout == torch.strided:
+        return DenseFeatures(x)
+    return SparseFeatures(to_csr(x))
+
+
+def as_rows(x: FeaturesLike) -> Rows:
+    """Wrap a tensor (the view ``"h"``) or a mapping of named views; features pass through."""
+    if isinstance(x, Rows):
+        return x
+    return features_of(x) if isinstance(x, Tensor) else Views(x)

@@ -1,0 +1,230 @@
+"""The readout's linear system, solved by an exact kernel matrix or by the factor of a low-rank one."""
+
+import warnings
+from typing import Any, cast
+
+import numpy as np
+import torch
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from torch_gckm import panels
+from torch_gckm.errors import GCKMWarning, SingularReadoutError
+from torch_gckm.gram import Gram, Panel
+from torch_gckm.norms import one_norm_estimate
+from torch_gckm.readout.problem import ReadoutProblem, ReadoutSolution, check_degrees
+
+_SMALLEST_RCOND_EXACT = 1e-13
+_SMALLEST_RCOND_LOW_RANK = 1e-14
+_DEGREE_FLOOR = 1e-6
+_DOUBLE_BELOW = 1e10
+_ROWS = 8192  # Labelled nodes at a time: after self-training they may be most of the graph.
+
+
+def solve(gram: Gram, problem: ReadoutProblem) -> ReadoutSolution:
+    """Solve, differentiably: by the factor of a low-rank matrix, or with every entry of an exact one."""
+    panel = gram.panel()
+    return ExactSolution(gram.matrix(), problem) if panel is None else LowRankSolution(panel, problem)
+
+
+class ExactSolution(ReadoutSolution):
+    r"""LU of the bordered system in the unknowns :math:`a / \eta` and :math:`b`, where :math:`a = R H`.
+
+    .. math::
+        \begin{bmatrix} \eta I - R K & -r \\ 1' & 0 \end{bmatrix}
+        \begin{bmatrix} a / \eta \\ b' \end{bmatrix} =
+        \begin{bmatrix} S \\ 0 \end{bmatrix}, \qquad
+        E = \begin{bmatrix} K & 1 \end{bmatrix}
+        \begin{bmatrix} a / \eta \\ b' \end{bmatrix}, \qquad S = L C / \lambda_2
+
+    It is the paper's bordered system with its rows scaled by :math:`-R`, so that
+    :math:`r_i = 0` is no exception. The factors serve the scores, the
+    leave-out blocks and the backward pass.
+    """
+
+    def __init__(self, matrix: Tensor, problem: ReadoutProblem) -> None:
+        self.degrees = matrix.sum(dim=1)
+        check_degrees(self.degrees)
+        self.problem = problem
+        self.r = problem.r(self.degrees)
+        self._bordered = torch.nn.functional.pad(matrix, (0, 1, 0, 1), value=1.0)
+        del matrix  # The bordered copy replaces it: n x n arrays are what memory goes to.
+        system = torch.cat([-self.r, self.r.new_ones(1)]).unsqueeze(1) * self._bordered
+        system.diagonal()[:-1].add_(problem.eta)
+        system[-1, -1] = 0.0
+        factors = lu_unless_singular(system.detach(), _SMALLEST_RCOND_EXACT)
+        if factors is None:
+            raise SingularReadoutError(_describe_singularity(self._bordered.detach()[:-1, :-1], problem))
+        self._factors = factors
+        # Without gradients the factors are all that is needed: an n x n array less to keep.
+        self._system = system if system.requires_grad else self._factors[0]
+        self.alpha, self.bias, self.scores = self._apply(problem.labels(system.dtype))
+
+    def response(self, index: Tensor) -> Tensor:
+        unit = torch.zeros(self.r.size(0), index.size(0), dtype=self.r.dtype, device=self.r.device)
+        unit[index, torch.arange(index.size(0), device=index.device)] = 1.0
+        return self._apply(unit)[2][index]
+
+    def _apply(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        right = torch.nn.functional.pad(labels, (0, 0, 0, 1))
+        solution: Tensor = solve_with_factors(self._system, self._factors, right)
+        return solution[:-1] * self.problem.eta, solution[-1], (self._bordered @ solution)[:-1]
+
+
+def _describe_singularity(matrix: Tensor, problem: ReadoutProblem) -> str:
+    scale = matrix.diagonal().abs().sqrt()
+    linked = matrix.abs() > 1e-12 * scale.unsqueeze(1) * scale
+    _, component = connected_components(csr_matrix(linked.cpu().numpy()), directed=False)
+    labelled = set(component[(problem.weight > 0).cpu().numpy()].tolist())
+    lonely, nodes = np.unique(component, return_index=True)
+    unlabelled = [int(node) for group, node in zip(lonely, nodes, strict=True) if group not in labelled]
+    advice = "widen the kernel's bandwidth, label one of these nodes, or move eta * lambda1 away from 1"
+    if len(unlabelled) >= 2:
+        return (
+            f"the readout has no unique solution: {len(unlabelled)} groups of nodes are joined to no labelled node by "
+            f"the kernel (for example nodes {unlabelled[0]} and {unlabelled[1]}); {advice}"
+        )
+    return (
+        f"the readout's linear system is singular at eta = {problem.eta:g}, lambda1 = {problem.lambda1:g}, "
+        f"lambda2 = {problem.lambda2:g}; change one of them, or the kernel's bandwidth"
+    )
+
+
+class LowRankSolution(ReadoutSolution):
+    r"""The Woodbury form of the readout for :math:`K = F F' + \mathrm{diag}(\delta)`.
+
+    With :math:`f = F F'1`, degrees :math:`d = f + \delta`, :math:`t = 1 / (1 - r \delta / \eta)`,
+    :math:`\tilde r = t r`, :math:`\hat F = [F, 1]` and :math:`J = \mathrm{diag}(\eta, \dots, \eta, 0)`:
+
+    .. math::
+        M = J - \hat F' \mathrm{diag}(\tilde r) \hat F, \qquad
+        w = M^{-1} \hat F' (t \circ S), \qquad
+        E = t \circ (\hat F w + \delta \circ S / \eta)
+
+    One system of order :math:`m + 1`, in double precision.
+    """
+
+    def __init__(self, panel: Panel, problem: ReadoutProblem) -> None:
+        eta, lambda1 = problem.eta, problem.lambda1
+        self.problem = problem
+        self._panel, residual, low = panel.values, panel.residual.double(), panel.row_sums
+        self.degrees = degrees = low + residual
+        check_degrees(degrees)
+        self.r = problem.r(degrees)
+        weight = problem.weight.double()
+        # For unlabelled nodes t is a quotient of small differences; this form has none.
+        thin = low < _DEGREE_FLOOR * degrees
+        if abs(eta * lambda1 - 1.0) < _DEGREE_FLOOR and panels.holds_somewhere(thin):
+            warnings.warn(
+                f"the kernel joins {panels.count(thin)} nodes to no other (first: node {panels.first(thin)}); "
+                "their scores are not determined: widen the bandwidth or raise the rank",
+                GCKMWarning,
+                stacklevel=2,
+            )
+        low = torch.maximum(low, _DEGREE_FLOOR * degrees)
+        free = 1.0 / (lambda1 * low + (lambda1 - 1.0 / eta) * residual)
+        labelled = weight > 0
+        self._t = torch.where(labelled, 1.0 / (1.0 - self.r * residual / eta), lambda1 * (low + residual) * free)
+        self._rt = torch.where(labelled, self._t * self.r, free)
+        self._residual = residual
+
+        system = -_weighted_gram(self._panel, self._rt)
+        system = system + torch.diag(torch.full_like(system[0], eta))
+        corner = torch.zeros_like(system)
+        corner[-1, -1] = eta
+        self._system = system - corner
+        factors = lu_unless_singular(self._system.detach(), _SMALLEST_RCOND_LOW_RANK)
+        if factors is None:
+            raise SingularReadoutError(
+                f"the readout's linear system is singular at eta = {eta:g}, lambda1 = {lambda1:g}, lambda2 = "
+                f"{problem.lambda2:g}: groups of nodes may be joined to no label by the kernel; widen its bandwidth, "
+                "or move eta * lambda1 away from 1"
+            )
+        self._factors = factors
+        labels = problem.labels(torch.float64)
+        weighted = self._t.unsqueeze(1) * labels
+        parts = panels.rows_where(labelled).split(_ROWS)
+        right = panels.accumulate(panels.cross(self._rows(part), weighted[part]) for part in parts)
+        solution = solve_with_factors(self._system, self._factors, right)
+        self.bias = solution[-1]
+        hidden = _times(self._panel, solution[:-1]) + self.bias
+        self.scores = self._t.unsqueeze(1) * (hidden + residual.unsqueeze(1) * labels / eta)
+        self.alpha = self.r.unsqueeze(1) * self.scores + labels
+
+    def response(self, index: Tensor) -> Tensor:
+        rows = self._t[index].unsqueeze(1) * self._rows(index)
+        block = rows @ solve_with_factors(self._system, self._factors, rows.t())
+        return block + torch.diag(self._t[index] * self._residual[index] / self.problem.eta)
+
+    def leverage(self, index: Tensor) -> Tensor:
+        return torch.cat([self._leverage(part) for part in index.split(_ROWS)])
+
+    def _leverage(self, index: Tensor) -> Tensor:
+        rows = self._t[index].unsqueeze(1) * self._rows(index)
+        solved = solve_with_factors(self._system, self._factors, rows.t()).t()
+        return (rows * solved).sum(dim=1) + self._t[index] * self._residual[index] / self.problem.eta
+
+    def _rows(self, index: Tensor) -> Tensor:
+        return torch.nn.functional.pad(self._panel[index].double(), (0, 1), value=1.0)
+
+
+def _weighted_gram(panel: Tensor, weight: Tensor) -> Tensor:
+    r""":math:`\hat F' \mathrm{diag}(w) \hat F` with a column of ones added to the panel, in double precision."""
+    if panel.requires_grad:
+        wide = torch.nn.functional.pad(panel.double(), (0, 1), value=1.0)
+        return panels.cross(wide, weight.unsqueeze(1) * wide)
+    order, dtype = panel.size(1), _block_precision(panel)
+    result = torch.empty(order + 1, order + 1, dtype=torch.float64, device=panel.device)
+    result[:-1, :-1] = panels.symmetric_product(panel, weight, dtype)
+    result[-1, :-1] = result[:-1, -1] = panels.times_vector(panel, weight, dtype)
+    result[-1, -1] = panels.total(weight)
+    return result
+
+
+def _times(panel: Tensor, v: Tensor) -> Tensor:
+    """``panel @ v`` to double precision."""
+    return panel.double() @ v if panel.requires_grad else panels.times(panel, v, _block_precision(panel))
+
+
+def _block_precision(panel: Tensor) -> torch.dtype:
+    """Sums of a few thousand single-precision products are exact enough where double ones would take minutes."""
+    return torch.float64 if panel.size(0) * panel.size(1) ** 2 < _DOUBLE_BELOW else panel.dtype
+
+
+def lu_unless_singular(system: Tensor, smallest_rcond: float) -> tuple[Tensor, Tensor] | None:
+    """Factors and pivots, or ``None`` if the estimated condition number exceeds ``1 / smallest_rcond``."""
+    factors, pivots, info = torch.linalg.lu_factor_ex(system)
+    if int(info) != 0:
+        return None
+    inverse_norm = one_norm_estimate(
+        lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1)).squeeze(1),
+        lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1), adjoint=True).squeeze(1),
+        like=system,
+    )
+    condition = float(inverse_norm * torch.linalg.matrix_norm(system, ord=1))
+    return (factors, pivots) if condition * smallest_rcond < 1.0 else None
+
+
+def solve_with_factors(system: Tensor, factors: tuple[Tensor, Tensor], right: Tensor) -> Tensor:
+    """Solve ``system @ x = right`` with factors made before; gradients flow to ``system`` and ``right``."""
+    return cast(Tensor, _Solve.apply(system, *factors, right))
+
+
+class _Solve(torch.autograd.Function):
+    """Solve with a given LU factorisation; the backward pass solves with its transpose."""
+
+    @staticmethod
+    def forward(ctx: Any, system: Tensor, factors: Tensor, pivots: Tensor, right: Tensor) -> Tensor:
+        solution = torch.linalg.lu_solve(factors, pivots, right)
+        ctx.save_for_backward(factors, pivots, solution)
+        return solution
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, None, None, Tensor]:
+        factors, pivots, solution = ctx.saved_tensors
+        right = torch.linalg.lu_solve(factors, pivots, grad, adjoint=True)
+        system = -right @ solution.t() if ctx.needs_input_grad[0] else None
+        return system, None, None, right

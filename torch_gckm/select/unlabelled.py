@@ -1,0 +1,68 @@
+r"""What an ensemble makes of unlabelled nodes: classes that it is sure of, and nodes whose labels to ask for.
+
+A class gets further labels of a total weight in proportion to its expected number of unlabelled nodes, the sum of their
+probabilities of it. So a class that a model is hardly ever sure of limits the weight of all others, and there are no
+further labels at all if it is never sure of one: they would drown it. The total weight is fixed besides, so that
+further labels matter less the more labels are given.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from torch_gckm import panels
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.readout import Targets
+
+
+def with_sure_nodes(labels: Targets, probabilities: Tensor, confidence: float, strength: float) -> Targets:
+    """The labels and further ones of unlabelled nodes; the labels themselves if there are none to add.
+
+    A class counts as sure from a probability of ``confidence`` on; probabilities are calibrated, ``[n, num_classes]``.
+    The total weight of further labels is ``strength`` labels of weight 1 per class; no single one weighs more than 1.
+    """
+    unlabelled = ~labels.is_labelled
+    surest, classes = probabilities.max(dim=1)
+    present = labels.counts() > 0
+    sure = unlabelled & (surest > confidence) & present[classes]
+    counts = panels.counts(classes[sure], probabilities.size(1)).to(probabilities)
+    expected = panels.column_sums(probabilities[unlabelled])
+    if not bool((counts[present] > 0).all()):
+        return labels
+    most = float((counts[present] / expected[present]).min())
+    wanted = strength * float(present.sum() / expected[present].sum())
+    weights = (min(most, wanted) * expected / counts).to(labels.weight)
+    return replace(
+        labels,
+        weight=torch.where(sure, weights[classes], labels.weight),
+        classes=torch.where(sure, classes, labels.classes),
+    )
+
+
+@torch.no_grad()
+def suggest(probabilities: Tensor, embeddings: Sequence[Tensor], labelled: Tensor, count: int) -> Tensor:
+    """Nodes whose labels would tell most: the model doubts them, and they are far from labelled ones and each other.
+
+    Greedy: each next node has the largest product of its doubt, one minus the gap between its two largest
+    probabilities ``[n, num_classes]``, and its squared distance to the nearest labelled or suggested node, over
+    directions of embeddings, one ``[n, s]`` per model. Returns nodes ``[count]``, the most informative first.
+    """
+    candidates = probabilities.size(0) - labelled.numel()
+    if not 0 < count <= candidates:
+        raise InvalidInputError(f"can suggest 1 to {candidates} unlabelled nodes, not {count}")
+    top = probabilities.topk(2, dim=1).values
+    doubt = (1.0 - (top[:, 0] - top[:, 1])).index_fill(0, labelled, -1.0)
+    directions = torch.cat([torch.nn.functional.normalize(panels.centred(h), dim=1) for h in embeddings], dim=1)
+    directions = directions.to(doubt.dtype) / len(embeddings) ** 0.5
+    nearest = torch.full_like(doubt, torch.inf)
+    for part in labelled.split(256):
+        nearest = torch.minimum(nearest, (1.0 - directions @ directions[part].t()).amin(dim=1))
+    chosen = []
+    for _ in range(count):
+        node = int(panels.place_of_largest(doubt * nearest.clamp(min=1e-6)))
+        chosen.append(node)
+        doubt[node] = -1.0
+        nearest = torch.minimum(nearest, 1.0 - directions @ directions[node])
+    return torch.tensor(chosen)
