@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -139,8 +139,7 @@ class NetworkTrainer:
 
 
 def _adam(network: Network, recipe: Recipe) -> torch.optim.Adam:
-    layers: Any = network.layers
-    last = [] if recipe.decay_last else list(layers[-1].parameters())
+    last = [] if recipe.decay_last else list(cast(Any, network).layers[-1].parameters())
     others = [p for p in network.parameters() if p.requires_grad and not any(p is q for q in last)]
     groups = [{"params": others, "weight_decay": recipe.weight_decay}]
     if last:

@@ -81,7 +81,6 @@ class AttentiveFits(SharedFits):
                 self._layers[key] = conv
             self._layers.move_to_end(key)
             convs.append(self._layers[key])
-        self._forget()
         return GCKM.with_readout(convs, graph, model.readout)
 
 

@@ -181,7 +181,7 @@ def test_modes_and_repr(network):
     assert not network.eval().embedding.fit.training
     assert not copy.deepcopy(network).embedding.fit.training
     assert "LayerFit" not in repr(network)
-    assert repr(network.embedding.fit).startswith("LayerFit(eigenvalues: (5,), landmarks: (")
+    assert repr(network.embedding.fit).startswith("LayerFit(eigenvalues: (5,), ")
     assert "view_h: (60, 8), view_x: (60, 8)" in repr(network.embedding.fit)
 
 
