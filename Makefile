@@ -25,7 +25,7 @@ demo: setup
 	$(BIN)/python examples/digits_offline.py
 
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .

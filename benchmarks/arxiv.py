@@ -45,6 +45,7 @@ def fit(data: Data, seed: int, channels: tuple[int, int], rank: int, steps: int)
         kernel=[RBF(10.068), RBF(1.4875), RBF(0.002784)],
         lambda2=0.1419,
         gram=LowRank(max_rank=rank, tol=1e-4, seed=seed),
+        power=0.0,
     )
     history = Trainer(model, steps=steps, monitor="combined").fit(random_split(data, seed))
     return {

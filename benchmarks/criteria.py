@@ -45,8 +45,8 @@ FIRST_SPLIT = 1000
 class KeepingEvaluator(Evaluator):
     """Keeps the last model's class scores, divided by their spread."""
 
-    def _measure(self, trial: Trial, model: GCKM) -> None:
-        super()._measure(trial, model)
+    def measure(self, trial: Trial, model: GCKM) -> None:
+        super().measure(trial, model)
         scores = class_similarity(model.readout.scores, model.readout.codes)
         self.scores = (scores / scores.std()).half().numpy()
 
@@ -75,7 +75,7 @@ class Setup:
         found = []
         with quiet():
             for number in numbers:
-                setting = Space().draw_in_tree(number, seed=77)
+                setting = Space().setting(number, seed=77)
                 for place, evaluator in enumerate(evaluators):
                     trial = evaluator(number, setting)
                     if trial.is_valid:
@@ -127,7 +127,7 @@ def judge(labels: Labelling, trials: list[Trial], scores: Tensor, data: Data) ->
 
 def run(name: str, root: str | None, splits: int, settings: int) -> list[dict[str, Any]]:
     global SETUP
-    SETUP, bundle = Setup(name, root, splits), Space().bundle
+    SETUP, bundle = Setup(name, root, splits), Space().readouts
     setup = SETUP
     parts = [list(range(start, min(start + bundle, settings))) for start in range(0, settings, bundle)]
     with multiprocessing.get_context("fork").Pool() as pool:

@@ -6,7 +6,7 @@ it would send: ``R(k)`` stands for an all-reduce of ``k`` numbers, ``B(k)`` for 
 process. Functions that send nothing are here because they share the block policy.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -25,9 +25,6 @@ def blocks(num_rows: int, width: int, entries: int | None = None) -> Iterator[sl
     step = max(1, (BLOCK_ENTRIES if entries is None else entries) // max(width, 1))
     for start in range(0, num_rows, step):
         yield slice(start, min(start + step, num_rows))
-
-
-# Sums and means.
 
 
 def total(x: Tensor) -> Tensor:
@@ -90,9 +87,6 @@ def counts(groups: Tensor, count: int = 0) -> Tensor:
     return torch.bincount(groups, minlength=count)
 
 
-# Products.
-
-
 def cross(a: Tensor, b: Tensor) -> Tensor:
     """``a' b``; differentiable. R(p q) for ``p`` and ``q`` columns."""
     return a.t() @ b
@@ -121,7 +115,7 @@ def symmetric_product(panel: Tensor, weight: Tensor | None = None, dtype: torch.
     for block in blocks(panel.size(0), order):
         right = panel[block].to(dtype)
         left = right if weight is None else right * weight[block].to(dtype).unsqueeze(1)
-        for stripe in _stripes(order):
+        for stripe in blocks(order, 1, _STRIPE):
             torch.mm(left[:, stripe].t(), right[:, : stripe.stop], out=part[stripe, : stripe.stop])
             result[stripe, : stripe.stop] += part[stripe, : stripe.stop]
     return result.tril() + result.tril(-1).t()
@@ -143,16 +137,30 @@ def times(panel: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
 
 def times_upper(left: Tensor, upper: Tensor, out: Tensor) -> None:
     """``left @ upper`` for an upper triangular matrix, without the products with its zeros. Sends nothing."""
-    for stripe in _stripes(upper.size(1)):
+    for stripe in blocks(upper.size(1), 1, _STRIPE):
         torch.mm(left[:, : stripe.stop], upper[: stripe.stop, stripe], out=out[:, stripe])
 
 
-def _stripes(order: int) -> Iterator[slice]:
-    for start in range(0, order, _STRIPE):
-        yield slice(start, min(start + _STRIPE, order))
+def one_norm_estimate(matvec: Callable[[Tensor], Tensor], rmatvec: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    r"""Estimate :math:`\|A\|_1 = \max_j \sum_i |A_{ij}|` from a few products with :math:`A` and :math:`A'`.
 
-
-# Orthonormal columns.
+    Hager's method: a lower bound, in practice within a few per cent of the norm. R(4) per product, at most five pairs
+    of them. It starts with :math:`A` times ``start``, the mean of all columns or one of them; where columns cancel each
+    other, their mean is rounding noise and would make the estimate a matter of chance.
+    """
+    x, estimate = start, start.new_zeros(())
+    for _ in range(5):
+        y = matvec(x)
+        norm = total(y.abs())
+        if norm <= estimate:
+            break
+        estimate = norm
+        z = rmatvec(torch.where(y >= 0, 1.0, -1.0).to(y.dtype))
+        peak = place_of_largest(z.abs())
+        if z[peak].abs() <= z.dot(x):
+            break
+        x = torch.zeros_like(x).index_fill_(0, peak, 1.0)
+    return estimate
 
 
 def orthonormalize(x: Tensor) -> Tensor:
@@ -168,9 +176,6 @@ def fix_signs(vectors: Tensor) -> Tensor:
     return vectors * torch.where(vectors.gather(0, peak) < 0, -1.0, 1.0).to(vectors.dtype)
 
 
-# Extremes, and questions about all rows.
-
-
 def largest(x: Tensor) -> Tensor:
     """The largest entry. R(1), a maximum."""
     return x.max()
@@ -184,11 +189,6 @@ def smallest(x: Tensor) -> Tensor:
 def place_of_largest(x: Tensor) -> Tensor:
     """The row of the largest entry of ``[n]``. R(2), a maximum."""
     return x.argmax()
-
-
-def place_of_smallest(x: Tensor) -> Tensor:
-    """The row of the smallest entry of ``[n]``. R(2), a minimum."""
-    return x.argmin()
 
 
 def count(mask: Tensor) -> int:
@@ -222,20 +222,14 @@ def check_finite(x: Tensor, name: str = "x") -> None:
     bad = ~values.isfinite()
     if holds_somewhere(bad):
         where = f", first in row {first(bad.view(x.size(0), -1).any(dim=1))}" if x.layout == torch.strided else ""
-        raise InvalidInputError(
-            f"'{name}' has {count(bad)} entries that are NaN or infinite{where}; fill or drop them before fitting"
-        )
-
-
-# Draws and gathers.
+        raise InvalidInputError(f"'{name}' has {count(bad)} entries that are NaN or infinite{where}; fill or drop them")
 
 
 def draw(weight: Tensor, number: int, generator: np.random.Generator) -> Tensor:
     """Rows drawn with replacement, proportionally to a weight ``[n]`` in double precision, ``[number]``.
 
     Drawn down a tree of sums: at every level each draw chooses one of up to 64 children by a random number of its own.
-    So rounding in the sums matters only to the choice at its level, and hardly ever changes a row; in one cumulative
-    sum over all rows it would. R(64 number) per level, of which there are ``log(n) / log(64)``.
+    So rounding hardly ever changes a row; in one cumulative sum it would. R(64 number) per level, ``log(n) / log(64)``.
     """
     levels = [weight.numpy()]
     while levels[-1].size > 1:

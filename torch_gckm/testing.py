@@ -78,8 +78,7 @@ class KernelChecks:
 class GramChecks:
     """What every representation of a kernel matrix must keep, compared with the exact one."""
 
-    tolerance = 1e-6
-    """How far results may be from those of the exact matrix."""
+    tolerance = 1e-6  # How far results may be from those of the exact matrix.
 
     def make_gram(self) -> GramFactory:
         """The representation to check, with an error below the tolerance for 24 rows of features."""

@@ -50,7 +50,7 @@ class Ablation(Experiment):
         if method == "Semi-SupRKM":
             return self._shallow(data)
         seen = seen_by(data, data.train_mask, data.val_mask)
-        space = paper_space(name, view=False, **({"aggregations": ("none",)} if method == "GCKM-NoAggr" else {}))
+        space = paper_space(name, view=False, **({"propagations": (("none", 1),)} if method == "GCKM-NoAggr" else {}))
         result, seconds = timed(lambda: searched(seen, data, task["budget"], 0, space, "val_acc"))
         found = {"best one": [percent(result.model().predict(), data)]}
         return {"accuracy": found, "settings": len(result), "seconds": seconds}

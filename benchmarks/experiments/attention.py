@@ -77,11 +77,11 @@ class AttentiveFits(SharedFits):
         for conv, key in zip(model.layers, settings.layer_keys(), strict=True):
             if key not in self._layers:
                 conv.aggregation = KernelAttention(int(getattr(conv.aggregation, "hops", 1)), self.scale)
-                conv.initialize_on(graph, convs[-1].h if convs else None)
+                conv.initialize_on(graph, convs[-1].z if convs else None)
                 self._layers[key] = conv
             self._layers.move_to_end(key)
             convs.append(self._layers[key])
-        return GCKM.with_readout(convs, graph, model.readout)
+        return GCKM.with_readout(convs, graph, model.propagation, model.readout)
 
 
 class Attention(Experiment):
@@ -106,11 +106,14 @@ class Attention(Experiment):
         seen, classes, scale = seen_by(data, data.train_mask), int(data.y.max()) + 1, METHODS[task["method"]]
         arguments = (PreparedGraphs(seen), classes, ROUGH)
         fits = SharedFits(*arguments) if scale is None else AttentiveFits(scale, *arguments)
-        evaluator, space = Evaluator(fits, Labelling.of(seen, classes)), Space(aggregations=("mean",))
+        evaluator, space = (
+            Evaluator(fits, Labelling.of(seen, classes)),
+            Space(propagations=(("mean", 1), ("mean", 2), ("mean", 3)), powers=(0.0,)),
+        )
 
         def tried() -> SearchResult:
             count = 12 if self.options.quick else SETTINGS
-            trials = [evaluator(number, space.draw_in_tree(number, seed)) for number in range(count)]
+            trials = [evaluator(number, space.setting(number, seed)) for number in range(count)]
             return SearchResult(evaluator, Ranking.of("auto", evaluator.labels), trials)
 
         with quiet():

@@ -115,8 +115,9 @@ def paper_space(name: str, view: bool, **changes: Any) -> Space:
     settings: dict[str, Any] = {
         "depth": (2,),
         "normalize": (None,),
-        "aggregations": ("sum",) if name in WIKIPEDIA else ("gcn",),
-        "hops": (1,),
+        "channels": (16, 32, 64),
+        "propagations": (("sum" if name in WIKIPEDIA else "gcn", 1),),
+        "powers": (0.0,),
         "view": ("rbf",) if view else (None,),
         "class_weight": (None,),
     }

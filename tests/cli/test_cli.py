@@ -110,7 +110,10 @@ def test_settings_embeddings_and_clusters(files, capsys):
     assert main(["embed", *options, "--channels", "4", "3", "--output", str(folder / "h.csv")]) == 0
     rows = read(folder / "h.csv")
     h = torch.tensor([[float(row[f"h{column}"]) for column in (1, 2, 3)] for row in rows])
-    torch.testing.assert_close(h.t() @ h, torch.eye(3), atol=1e-4, rtol=0.0)
+    gram = h.t() @ h / 60  # The columns are orthogonal; the first has the norm sqrt(n), others less.
+    torch.testing.assert_close(gram, torch.diag(gram.diagonal()), atol=1e-4, rtol=0.0)
+    assert float(gram[0, 0]) == pytest.approx(1.0, abs=1e-4)
+    assert 1.0 > float(gram[1, 1]) > float(gram[2, 2]) > 0.0
     assert (
         main(["cluster", *options, "--channels", "4", "3", "--clusters", "3", "--output", str(folder / "c.csv")]) == 0
     )

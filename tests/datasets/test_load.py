@@ -23,6 +23,12 @@ SIZES = {
     "chameleon": (2277, 2 * 31371, 2325, 5),
     "squirrel": (5201, 2 * 198353, 2089, 5),
     "physics": (34493, 495924, 8415, 5),
+    "photo": (7650, 238162, 745, 8),
+    "cora_ml": (2995, 16316, 2879, 7),
+    "actor": (7600, 53318, 932, 5),
+    "wisconsin": (251, 900, 1703, 5),
+    "minesweeper": (10000, 78804, 7, 2),
+    "reed98": (962, 37624, 745, 2),
 }
 
 
@@ -33,6 +39,11 @@ def test_sizes(data_root, name):
     assert (data.num_nodes, data.num_edges, data.num_features, int(data.y.max()) + 1) == SIZES[name]
     assert data.is_undirected()
     assert not data.has_self_loops()
+
+
+@pytest.mark.data
+def test_unknown_labels_stay_so(data_root):
+    assert int((load("reed98", data_root).y == -1).sum()) == 97
 
 
 @pytest.mark.data

@@ -7,7 +7,7 @@ from torch_geometric.data import Data
 from tests.conftest import make_graph
 from torch_gckm import GCKM, Trainer
 from torch_gckm.graph import Topology
-from torch_gckm.graph.identity import edge_identity, matrix_identity
+from torch_gckm.graph.topology import edge_identity, matrix_identity
 
 EDGES = torch.tensor([[0, 1, 1, 2, 4, 3], [1, 0, 2, 3, 1, 2]])
 WEIGHT = torch.tensor([1.0, 0.5, 2.0, 1.5, 0.3, 1.0], dtype=torch.float64)

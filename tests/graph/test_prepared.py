@@ -36,7 +36,7 @@ def test_what_it_is_made_of(graph):
     assert prepared(graph, dtype=torch.float64).x.dtype == torch.float64
 
 
-@pytest.mark.parametrize("kind", ["gcn", "sum", "mean", "none"])
+@pytest.mark.parametrize("kind", ["gcn", "sum", "mean", "none", "ssgc", "ppr"])
 @pytest.mark.parametrize("normalize", [None, "l2", "columns"])
 def test_propagated_features(graph, kind, normalize):
     made, propagation = prepared(graph, normalize), Propagation(kind, 2)
@@ -46,13 +46,31 @@ def test_propagated_features(graph, kind, normalize):
     torch.testing.assert_close(made.input.dense(), made.scaling(graph.x))
 
 
-def test_sparse_features_stay_sparse(graph):
+def test_sparse_features_stay_sparse(graph, monkeypatch):
+    monkeypatch.setattr("torch_gckm.graph.prepared._DENSE_ABOVE", 1.0)  # All of these are full.
     graph.x = graph.x.to_sparse()
     for normalize in (None, "l2", "columns"):
         made = prepared(graph, normalize)
         for features in (made.input, made.propagated(Propagation("gcn", 2)), made.propagated(Propagation("none"))):
             assert isinstance(features, SparseFeatures)
             assert features.matrix.layout == torch.sparse_csr
+
+
+@pytest.mark.parametrize("kind", ["gcn", "ssgc", "ppr"])
+def test_propagated_features_are_sparse_or_dense(kind):
+    """Whichever is cheaper, with the same numbers."""
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(400, (2, 1600), generator=generator)
+    x = (torch.rand(400, 300, generator=generator, dtype=torch.float64) < 0.01).double().to_sparse()
+    made = PreparedGraph(x, Topology(edges, None, 400), Scaling(), torch.float64)
+    near, far = made.propagated(Propagation(kind, 1)), made.propagated(Propagation(kind, 4))
+    assert isinstance(near, SparseFeatures)
+    assert isinstance(far, DenseFeatures)
+    for features, hops in ((near, 1), (far, 4)):
+        expected = Propagation(kind, hops)(x.to_dense(), edges)
+        torch.testing.assert_close(features.dense(), expected)
+        torch.testing.assert_close(features.sq_norm(), expected.square().sum(dim=1))
+        torch.testing.assert_close(features.dot(features.rows(torch.tensor([3, 7]))), expected @ expected[[3, 7]].t())
 
 
 def test_dense_bags_of_words_take_the_sparse_route_on_their_own(monkeypatch):

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch_geometric.nn import APPNP
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_torch_coo_tensor, to_torch_csc_tensor, to_torch_csr_tensor
 
@@ -48,6 +49,27 @@ def test_equals_the_dense_formula(kind, hops, weighted, direction):
     torch.testing.assert_close(Propagation(kind, hops, direction)(x, EDGES, given), expected)
 
 
+@pytest.mark.parametrize("direction", ["in", "out"])
+@pytest.mark.parametrize(("hops", "alpha"), [(1, None), (4, None), (4, 0.3), (2, 0.0), (3, 1.0)])
+def test_mixtures_of_hops(direction, hops, alpha):
+    x, edges = features(), EDGES.flip(0) if direction == "out" else EDGES
+    matrix = reference("gcn", dense(edges, WEIGHT))
+    kept = 0.05 if alpha is None else alpha
+    powers = [torch.linalg.matrix_power(matrix, k) @ x for k in range(1, hops + 1)]
+    expected = kept * x + (1 - kept) * torch.stack(powers).mean(dim=0)
+    torch.testing.assert_close(Propagation("ssgc", hops, direction, alpha)(x, EDGES, WEIGHT), expected)
+    kept = 0.1 if alpha is None else alpha
+    expected = x
+    for _ in range(hops):
+        expected = (1 - kept) * matrix @ expected + kept * x
+    torch.testing.assert_close(Propagation("ppr", hops, direction, alpha)(x, EDGES, WEIGHT), expected)
+
+
+def test_pagerank_is_pygs():
+    x = features()
+    torch.testing.assert_close(Propagation("ppr", 7, alpha=0.2)(x, EDGES, WEIGHT), APPNP(7, 0.2)(x, EDGES, WEIGHT))
+
+
 def test_gcn_is_pygs():
     x = features()
     edges, weight = gcn_norm(EDGES, WEIGHT, 6)
@@ -85,10 +107,10 @@ def test_sparse_matrices_are_read_as_adj_t(convert):
         Propagation("gcn")(x, adj_t, WEIGHT)
 
 
-@pytest.mark.parametrize("hops", [1, 2])
-def test_gradients(hops):
+@pytest.mark.parametrize(("kind", "hops"), [("gcn", 1), ("gcn", 2), ("ssgc", 3), ("ppr", 3)])
+def test_gradients(kind, hops):
     x, weight = features().requires_grad_(), WEIGHT.clone().requires_grad_()
-    propagation = Propagation("gcn", hops)
+    propagation = Propagation(kind, hops)
     assert torch.autograd.gradcheck(lambda x: propagation(x, EDGES, WEIGHT), (x,))
     assert torch.autograd.gradgradcheck(lambda x: propagation(x, EDGES, WEIGHT).square(), (x,))
     assert torch.autograd.gradcheck(lambda w: propagation(x.detach(), EDGES, w), (weight,))
@@ -155,7 +177,7 @@ def test_bad_input():
         Propagation("gcn")(x, EDGES, torch.tensor([-9.0, 1, 1, 1, 1, 1], dtype=torch.float64))
     with pytest.raises(InvalidInputError, match="node 1 has a total edge weight that is not positive"):
         Propagation("mean")(x, EDGES, torch.tensor([-9.0, 1, 1, 1, 1, 1], dtype=torch.float64))
-    for bad in ({"kind": "max"}, {"hops": 0}, {"direction": "up"}):
+    for bad in ({"kind": "max"}, {"hops": 0}, {"direction": "up"}, {"alpha": 0.1}, {"kind": "ppr", "alpha": 1.1}):
         with pytest.raises(InvalidInputError):
             Propagation(**bad)
 
@@ -168,3 +190,4 @@ def test_modules_pass_through():
     with pytest.raises(InvalidInputError, match="a name or a module"):
         as_propagation(3)
     assert repr(Propagation("mean", 2, "out")) == "Propagation('mean', hops=2, direction='out')"
+    assert repr(Propagation("ssgc", 16)) == "Propagation('ssgc', hops=16, direction='in', alpha=0.05)"

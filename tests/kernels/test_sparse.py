@@ -19,8 +19,9 @@ def words(n=60, d=40, seed=0):
 
 
 @pytest.mark.parametrize("hops", [1, 2])
-@pytest.mark.parametrize("kind", ["gcn", "sum", "mean", "none"])
-def test_equals_dense_features(hops, kind):
+@pytest.mark.parametrize("kind", ["gcn", "sum", "mean", "none", "ssgc", "ppr"])
+def test_equals_dense_features(hops, kind, monkeypatch):
+    monkeypatch.setattr("torch_gckm.graph.prepared._DENSE_ABOVE", 1.0)  # However full they are.
     x, edges = words(), make_graph().edge_index
     dense = DenseFeatures(Propagation(kind, hops)(x, edges))
     graph = PreparedGraph(to_csr(x), Topology(edges, None, 60), Scaling(), x.dtype)

@@ -18,12 +18,13 @@ def fitted(gram="dense", graph=None, **settings):
     return model
 
 
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("gram", GRAMS)
-def test_the_fitted_graph_comes_back(gram):
+def test_the_fitted_graph_comes_back(gram, power):
     graph = make_graph()
-    model = fitted(gram, graph)
+    model = fitted(gram, graph, power=power)
     conv = model.layers[0]
-    torch.testing.assert_close(conv.transform(graph.x, graph.edge_index), conv.h.detach(), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(conv.transform(graph.x, graph.edge_index), conv.z.detach(), rtol=1e-3, atol=1e-4)
     # What a low-rank matrix leaves of its diagonal is known of fitted nodes alone, and tells most of labelled ones.
     part = slice(None) if gram == "dense" else ~graph.train_mask
     extended = model.inductive().scores(graph)

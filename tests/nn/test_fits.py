@@ -185,7 +185,8 @@ def test_modes_and_repr(network):
     assert "view_h: (60, 8), view_x: (60, 8)" in repr(network.embedding.fit)
 
 
-def test_fits_of_sparse_features_follow_too(graph, other):
+def test_fits_of_sparse_features_follow_too(graph, other, monkeypatch):
+    monkeypatch.setattr("torch_gckm.graph.prepared._DENSE_ABOVE", 1.0)  # All entries of these are there.
     graph.x, new = to_csr(graph.x), other.clone()
     conv = GCKMConv(8, 4, kernel=RBF() * RBF().on("x")).initialize(graph.x, graph.edge_index)
     assert {view.layout for view in conv.fit.views.values()} == {torch.sparse_csr}

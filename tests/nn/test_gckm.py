@@ -10,7 +10,7 @@ from tests.conftest import make_graph, permute_graph
 from torch_gckm import GCKM, Trainer
 from torch_gckm.errors import GraphMismatchError, InvalidInputError, NotFittedError
 from torch_gckm.kernels import RBF, Laplacian, Precomputed
-from torch_gckm.nn import ModelSettings, SemiSupRKMReadout
+from torch_gckm.nn import ModelSettings, Propagation, SemiSupRKMReadout
 from torch_gckm.readout import Targets
 
 
@@ -30,7 +30,8 @@ def test_scores_predictions_and_embeddings(graph):
     torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(60))
     assert torch.equal(probabilities.argmax(dim=1), model.predict())
     assert model.embed().shape == (60, 4)
-    assert torch.equal(model.embed(graph, layer=0), model.layers[0].h)
+    assert torch.equal(model.embed(graph, layer=0), model.layers[0].z)
+    assert torch.equal(model.embed(), model.layers[1].z)
     assert float((model.predict() == graph.y)[graph.test_mask].float().mean()) > 0.8
 
 
@@ -101,27 +102,30 @@ def test_permuting_nodes_permutes_fine_tuning(graph64):
     torch.testing.assert_close(torch.tensor(losses[0]), torch.tensor(losses[2]), atol=1e-8, rtol=0)
 
 
-def test_loss_is_unchanged_by_a_rotation_of_each_embedding(graph64):
-    model = fit(graph64, loss_weights=[2.0, 0.5, 1.5])
+@pytest.mark.parametrize("power", [0.0, 0.5])
+def test_loss_is_unchanged_by_a_rotation_or_by_signs_of_each_embedding(graph64, power):
+    """Rotations mix columns, which are alike for power 0 only; signs are arbitrary for any."""
+    model = fit(graph64, loss_weights=[2.0, 0.5, 1.5], power=power)
     before = model.loss(graph64).detach()
     with torch.no_grad():
         for layer in model.layers:
             rotation = torch.linalg.qr(torch.randn(layer.h.size(1), layer.h.size(1), dtype=torch.float64))[0]
-            layer.h.copy_(layer.h @ rotation)
+            signs = torch.diag(rotation[0].sign())
+            layer.h.copy_(layer.h @ (signs if power else rotation))
     torch.testing.assert_close(model.loss(graph64).detach(), before)
 
 
 def test_loss_is_the_weighted_sum_of_the_layers(graph64):
     model = fit(graph64, loss_weights=[2.0, 0.5, 1.5])
     first, second = model.layers
-    expected = 2.0 * first.loss(graph64.x, graph64.edge_index) + 0.5 * second.loss(first.h, graph64.edge_index)
-    expected = (expected + 1.5 * model.readout.loss(second.h)) / 60
+    expected = 2.0 * first.loss(graph64.x, graph64.edge_index) + 0.5 * second.loss(first.z, graph64.edge_index)
+    expected = (expected + 1.5 * model.readout.loss(second.z)) / 60
     torch.testing.assert_close(model.loss(graph64), expected)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize("depth", [0, 1, 2, 4])
 def test_any_depth(graph, depth):
-    model = GCKM(8, (5,) * depth, 3, hops=[1] * depth)
+    model = GCKM(8, (5,) * depth, 3, hops=[1] * max(1, depth))
     Trainer(model, steps=1, progress=False).fit(graph)
     assert len(model.layers) == depth
     assert bool(model.readout.scores.isfinite().all())
@@ -193,7 +197,10 @@ def test_bad_input(graph):
         ({"kernel": ["rbf", "rbf"]}, "'kernel' needs 3 entries"),
         ({"hops": [1, 2, 3]}, "'hops' needs 2 entries"),
         ({"loss_weights": [1.0]}, "'loss_weights' needs 3 entries"),
-        ({"hidden_channels": ()}, "at least one layer"),
+        ({"hidden_channels": (), "hops": [1, 2]}, "'hops' needs 1 entries"),
+        ({"hidden_channels": (6, 0)}, "'out_channels' must be positive"),
+        ({"power": [0.5]}, "'power' needs 2 entries"),
+        ({"power": -0.1}, "'power' must not be negative"),
         ({"normalize": "l1"}, "'normalize' must be None, 'l2' or 'columns'"),
     ):
         with pytest.raises(InvalidInputError, match=match):
@@ -224,7 +231,7 @@ def test_a_prepared_graph_is_taken_wherever_data_are(graph):
 def test_layers_fitted_before_make_a_model(graph):
     model = fit(graph, normalize="columns")
     readout = SemiSupRKMReadout(4, 3)
-    joined = GCKM.with_readout(model.layers, model.prepare(graph), readout)
+    joined = GCKM.with_readout(model.layers, model.prepare(graph), Propagation("none"), readout)
     assert joined.is_fitted_on(graph)
     assert not joined.is_fitted
     assert joined.normalize == "columns"

@@ -25,13 +25,15 @@ def conv(graph64):
     return GCKMConv(8, 5, kernel=RBF(2.0), eta=1.7).double().initialize(graph64.x, graph64.edge_index)
 
 
-def test_forward_initialises_lazily_and_checks_the_graph(graph):
-    conv = GCKMConv(8, 4)
+@pytest.mark.parametrize("power", [0.0, 0.5])
+def test_forward_initialises_lazily_and_checks_the_graph(graph, power):
+    conv = GCKMConv(8, 4, power=power)
     assert not conv.is_initialized
     with pytest.raises(NotFittedError, match="initialize"):
         conv.transform(graph.x, graph.edge_index)
     h = conv(graph.x, graph.edge_index)
-    assert h is conv.h
+    assert torch.equal(h, conv.z)
+    assert (h is conv.h) == (power == 0.0)
     assert h.shape == (60, 4)
     assert torch.equal(conv(graph.x + 1, graph.edge_index), h)  # Does not look at x.
     with pytest.raises(NotFittedError):
@@ -67,7 +69,8 @@ def test_state_dict_is_complete(graph64, conv):
     twin = GCKMConv(8, 5, kernel=RBF("auto"), eta=1.7).double()
     twin.kernel = RBF(1.0)
     twin.load_state_dict(conv.state_dict())
-    assert torch.equal(twin(graph64.x, graph64.edge_index), conv.h)
+    assert torch.equal(twin(graph64.x, graph64.edge_index), conv.z)
+    assert torch.equal(twin.h, conv.h)
     assert torch.equal(twin.transform(new.x.double(), new.edge_index), conv.transform(new.x.double(), new.edge_index))
     assert torch.equal(twin.eigenvalues, conv.eigenvalues)
     clone = copy.deepcopy(conv)
@@ -158,7 +161,8 @@ def test_bad_input(graph):
         conv.transform(bad, graph.edge_index)
     with pytest.raises(InvalidInputError, match=r"shape \[n, 8\], got \(60, 3\)"):
         conv.transform(graph.x[:, :3], graph.edge_index)
-    for arguments in ({"eta": 0.0}, {"out_channels": 0}, {"rank_deficient": "x"}):
+    nan = float("nan")
+    for arguments in ({"eta": 0.0}, {"out_channels": 0}, {"rank_deficient": "x"}, {"power": -1.0}, {"power": nan}):
         with pytest.raises(InvalidInputError):
             GCKMConv(**{"in_channels": 8, "out_channels": 4, **arguments})
 
@@ -166,7 +170,7 @@ def test_bad_input(graph):
 def test_repr(conv):
     assert repr(conv) == (
         "GCKMConv(8, 5, kernel=RBF(sigma2=2), aggregation=Propagation('gcn', hops=1, direction='in'), "
-        "eta=1.7, gram=Auto())"
+        "power=0.5, eta=1.7, gram=Auto())"
     )
 
 

@@ -41,12 +41,19 @@ def test_orthonormal_and_centred(conv):
     assert float(conv.h.detach().sum(dim=0).abs().max()) < 1e-10
 
 
-def test_transform_of_the_training_graph_is_h(conv, graph64):
-    torch.testing.assert_close(conv.transform(graph64.x, graph64.edge_index), conv.h.detach(), atol=1e-9, rtol=0)
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_transform_of_the_training_graph_is_z(power, graph64):
+    conv = GCKMConv(8, 5, kernel=RBF(2.0), eta=1.7, power=power).double().initialize(graph64.x, graph64.edge_index)
+    found = conv.transform(graph64.x, graph64.edge_index)
+    torch.testing.assert_close(found, conv(graph64.x, graph64.edge_index).detach(), atol=1e-9, rtol=0)
+    if power == 0.0:
+        assert torch.equal(conv.z, conv.h)
 
 
-def test_transform_follows_the_formula_after_h_has_moved(conv, graph64):
-    """The paper's formula with H centred, on new nodes, for a point that is no eigenbasis."""
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_transform_follows_the_formula_after_h_has_moved(power, graph64):
+    """The paper's formula with H centred, on new nodes, for a point that is no eigenbasis; columns are weighted."""
+    conv = GCKMConv(8, 5, kernel=RBF(2.0), eta=1.7, power=power).double().initialize(graph64.x, graph64.edge_index)
     with torch.no_grad():
         moved = torch.linalg.qr(conv.h + 0.05 * torch.randn(60, 5, dtype=torch.float64))[0]
         conv.h.copy_(moved)
@@ -59,6 +66,8 @@ def test_transform_follows_the_formula_after_h_has_moved(conv, graph64):
     lam = moved.t() @ centre @ k @ centre @ moved / eta
     ones = torch.ones(40, n, dtype=torch.float64)
     expected = (k_new @ hc - ones @ k @ hc / n) @ torch.linalg.inv(lam) / eta
+    if power:
+        expected = expected * (conv.eigenvalues / conv.eigenvalues[0]) ** power * n**0.5
     torch.testing.assert_close(conv.transform(x_new, new.edge_index), expected)
 
 
@@ -156,7 +165,7 @@ def test_views_of_the_layers_own_input(graph64):
     matrix = RBF(2.0)(a) * Laplacian(4.0)(graph64.x)
     pca = KernelPCA(4, kernel="precomputed", eigen_solver="dense").fit(matrix.numpy())
     assert projector_distance(conv.h.detach(), torch.from_numpy(pca.eigenvectors_)) < 1e-6
-    torch.testing.assert_close(conv.transform(graph64.x, graph64.edge_index), conv.h.detach(), atol=1e-8, rtol=0)
+    torch.testing.assert_close(conv.transform(graph64.x, graph64.edge_index), conv.z.detach(), atol=1e-8, rtol=0)
 
 
 def test_precomputed_categorical_and_custom_kernels(graph64):
@@ -166,7 +175,8 @@ def test_precomputed_categorical_and_custom_kernels(graph64):
     plain = GCKMConv(8, 4, kernel=RBF(2.0), aggregation="none").double().initialize(graph64.x)
     assert projector_distance(ours.h.detach(), plain.h.detach()) < 1e-8
     custom = GCKMConv(8, 4, kernel=lambda a, b: torch.exp(-torch.cdist(a, b).square() / 4), aggregation="none")
-    assert projector_distance(custom.double()(graph64.x).detach(), plain.h.detach()) < 1e-8
+    torch.testing.assert_close(custom.double()(graph64.x), plain.z, atol=1e-8, rtol=0.0)
+    assert projector_distance(custom.h.detach(), plain.h.detach()) < 1e-8
     codes = (graph64.x > 0).double()
     GCKMConv(8, 4, kernel=Categorical(), aggregation="none").double().initialize(codes)
 

@@ -23,7 +23,7 @@ def test_initialize_fits_one_after_the_other(graph):
     stacked = layers()
     assert stacked.initialize(graph) is stacked
     first = GCKMConv(8, 6, kernel=RBF(3.0)).initialize(graph.x, graph.edge_index)
-    second = GCKMConv(6, 4, kernel=RBF(0.1)).initialize(first.h.detach(), graph.edge_index)
+    second = GCKMConv(6, 4, kernel=RBF(0.1)).initialize(first.z.detach(), graph.edge_index)
     assert torch.equal(stacked.layers[0].h, first.h)
     torch.testing.assert_close(stacked.layers[1].h, second.h)
     assert stacked.is_fitted_on(graph)
@@ -39,8 +39,8 @@ def test_the_layers_of_a_model_are_the_same(graph):
 
 def test_embed_and_transform(graph):
     stacked, other = layers(normalize="columns").initialize(graph), make_graph(25, seed=3)
-    assert torch.equal(stacked.embed(), stacked.layers[1].h)
-    assert torch.equal(stacked.embed(graph, layer=0), stacked.layers[0].h)
+    assert torch.equal(stacked.embed(), stacked.layers[1].z)
+    assert torch.equal(stacked.embed(graph, layer=0), stacked.layers[0].z)
     assert not stacked.embed().requires_grad
     torch.testing.assert_close(stacked.transform(graph), stacked.embed(), rtol=1e-3, atol=1e-4)
     assert stacked.transform(other).shape == (25, 4)
@@ -55,7 +55,7 @@ def test_embed_and_transform(graph):
 def test_loss_is_the_weighted_sum_of_the_layers(graph):
     stacked = layers(loss_weights=[2.0, 0.5]).initialize(graph)
     first, second = stacked.layers
-    expected = 2.0 * first.loss(graph.x, graph.edge_index) + 0.5 * second.loss(first.h, graph.edge_index)
+    expected = 2.0 * first.loss(graph.x, graph.edge_index) + 0.5 * second.loss(first.z, graph.edge_index)
     torch.testing.assert_close(stacked.loss(graph), expected / 60)
     with pytest.raises(GraphMismatchError, match="Use transform"):
         stacked.loss(make_graph(25, seed=3))
@@ -89,7 +89,7 @@ def test_state_dict_is_complete(graph, tmp_path, gram, normalize):
         assert torch.equal(found.transform(other), stacked.transform(other))
         torch.testing.assert_close(found.loss(graph), stacked.loss(graph))
     keys = set(stacked.state_dict())
-    assert {"convs.0.h", "convs.0.fitted.eigenvalues", "convs.1.fitted.view_h", "scaling.scale", "data_id"} <= keys
+    assert {"convs.0.h", "convs.0.fitted.scale", "convs.1.fitted.view_h", "scaling.scale", "data_id"} <= keys
     assert stacked.state_dict()["data_id"].shape == (5,)
 
 
@@ -131,6 +131,7 @@ def test_bad_input(graph):
         ({"hidden_channels": ()}, "at least one layer"),
         ({"kernel": ["rbf"] * 3}, "'kernel' needs 2 entries, one per layer, got 3"),
         ({"loss_weights": [1.0]}, "'loss_weights' needs 2 entries"),
+        ({"power": [0.5] * 3}, "'power' needs 2 entries"),
         ({"normalize": "l1"}, "'normalize' must be"),
     ):
         with pytest.raises(InvalidInputError, match=match):

@@ -45,7 +45,7 @@ def test_constant_and_tracked_objective_agree(graph64):
     constant = conv.loss(graph64.x, graph64.edge_index)
     tracked = conv.loss(graph64.x.clone().requires_grad_(), graph64.edge_index)
     torch.testing.assert_close(constant, tracked, rtol=1e-6, atol=1e-8)
-    torch.testing.assert_close(conv.transform(graph64.x, graph64.edge_index), conv.h.detach(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(conv.transform(graph64.x, graph64.edge_index), conv.z.detach(), rtol=1e-5, atol=1e-5)
 
 
 def test_landmarks_stay_fixed_in_fine_tuning_and_are_saved(graph, tmp_path):

@@ -7,8 +7,8 @@ from torch_geometric.data import Data
 
 from torch_gckm import GCKM, Trainer, plot
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.plot.common import COLOURS, look_of
 from torch_gckm.plot.embedding import nodes_to_draw, plane
-from torch_gckm.plot.style import COLOURS, look_of
 
 
 def without(monkeypatch, *missing):

@@ -188,7 +188,7 @@ def test_facts_of_a_graph(data):
 def test_whole_or_not_at_all(data, ensemble, tmp_path, monkeypatch):
     with pytest.raises(InvalidInputError, match="fitted on"):
         write_report(tmp_path / "report.html", ensemble, make_graph(seed=1))
-    monkeypatch.setattr(module, "page", lambda *_: 1 / 0)
+    monkeypatch.setattr(module.parts, "page", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_report(tmp_path / "report.html", ensemble, data, embedding="pca")
     assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from torch_gckm.select.trial import Trial
 def trial(number, **measures):
     names = ("leave_one_out", "leave_one_out_loss", "per_class_out", "per_class_out_loss", "cosine")
     measures = {**dict.fromkeys(names, 0.5), "val_acc": math.nan, "effective_classes": 2.5, **measures}
-    return Trial(number, SMALL.draw_in_tree(number, seed=0), measures)
+    return Trial(number, SMALL.setting(number, seed=0), measures)
 
 
 class TestRanking:
@@ -63,7 +63,7 @@ class TestRanking:
         assert Ranking("leave_one_out", self.classes, 0, 10).order(trials)[0].number == 1
 
     def test_failed_trials_are_left_out(self):
-        failed = Trial(0, SMALL.draw_in_tree(0, seed=0), error="no")
+        failed = Trial(0, SMALL.setting(0, seed=0), error="no")
         ranking = Ranking("auto", self.classes, 0, 10)
         assert ranking.order([failed]) == []
         assert ranking.scores([failed, trial(1)])[0] == -math.inf

@@ -12,6 +12,10 @@ from torch_gckm.select import search
 from torch_gckm.select.trial import Evaluator
 
 
+def _directions(trials):
+    return {layer.propagation.direction for trial in trials for layer in trial.setting.layers}
+
+
 class TestSearch:
     @pytest.mark.parametrize("criterion", ["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"])
     def test_finds_a_good_model(self, graph, criterion):
@@ -23,13 +27,12 @@ class TestSearch:
         assert "12 settings" in repr(result)
 
     def test_on_a_directed_graph_directions_are_tried(self, graph):
-        tried = {layer.direction for trial in quick(graph).trials for layer in trial.setting.layers}
-        assert tried == {"in"}
+        assert _directions(quick(graph).trials) == {"in"}
         graph.edge_index = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
         result = quick(graph, 24)
-        assert {layer.direction for trial in result.trials for layer in trial.setting.layers} > {"in", "out"}
+        assert _directions(result.trials) > {"in", "out"}
         found = [layer.aggregation.direction for layer in result.model().layers]
-        assert found == [layer.direction for layer in result.best.setting.layers]
+        assert found == [layer.propagation.direction for layer in result.best.setting.layers]
 
     def test_budget_in_seconds(self, graph):
         assert 0 < len(search(graph, SMALL, budget=0.3, progress=False)) < 200
@@ -113,8 +116,8 @@ class TestSearch:
     def test_edges_are_normalised_once(self, graph, matrices_made):
         result = quick(graph, 24, workers=1)
         result.ensemble(5)
-        layers = [layer for trial in result.trials for layer in trial.setting.layers]
-        assert matrices_made == {(layer.aggregation, layer.direction): 1 for layer in layers}
+        layers = [layer.propagation.build() for trial in result.trials for layer in trial.setting.layers]
+        assert matrices_made == {(own.matrix_kind, own.direction): 1 for own in layers if own.kind != "none"}
 
     def test_the_model_it_returns_can_be_fine_tuned(self, graph):
         result = quick(graph, 6)

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch_geometric.utils import to_undirected
 
 from tests.conftest import make_graph
 from tests.select.helpers import quick
@@ -82,6 +83,10 @@ class TestEnsemble:
         accuracies = []
         for seed in range(4):
             data = make_graph(150, seed=seed)
+            generator = torch.Generator().manual_seed(seed)
+            data.x += torch.randn(data.x.shape, generator=generator)
+            data.edge_index = data.edge_index[:, torch.rand(data.num_edges, generator=generator) < 0.1]
+            data.edge_index = to_undirected(data.edge_index)
             result = found(data, 12)
             for self_training in (False, True):
                 predicted = result.ensemble(5, self_training=self_training).predict()

@@ -20,7 +20,7 @@ def through_json(content):
 
 @pytest.mark.parametrize("number", range(0, 60, 7))
 def test_settings_of_searches_round_trip(number):
-    setting = SMALL.draw_in_tree(number, seed=0)
+    setting = SMALL.setting(number, seed=0)
     assert ModelSettings.from_dict(setting.to_dict()) == setting
     again = ModelSettings.from_dict(through_json(setting.to_dict()))
     assert again == setting
@@ -53,7 +53,7 @@ def test_a_class_code_of_ones_own_is_kept():
 
 
 def test_trials_round_trip():
-    setting = SMALL.draw_in_tree(5, seed=0)
+    setting = SMALL.setting(5, seed=0)
     for trial in (Trial(5, setting, {"cosine": 0.5}, 1.5), Trial(6, setting, error="SingularReadoutError: no")):
         assert Trial.from_dict(trial.to_dict()) == trial
         assert Trial.from_dict(through_json(trial.to_dict())) == trial

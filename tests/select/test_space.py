@@ -5,12 +5,12 @@ import pytest
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import kernel_from_config
 from torch_gckm.nn import ModelSettings
-from torch_gckm.select.space import RandomChooser, Space
+from torch_gckm.select.space import PROPAGATIONS, Space, StratifiedChooser
 
 
 def test_settings_are_plain_values_that_build_kernels():
     for number in range(50):
-        setting = Space().draw_in_tree(number, seed=0)
+        setting = Space().setting(number, seed=0)
         assert ModelSettings.from_dict(json.loads(json.dumps(setting.to_dict()))) == setting
         for part in (*setting.layers, setting.readout):
             kernel_from_config(part.kernel)
@@ -18,15 +18,28 @@ def test_settings_are_plain_values_that_build_kernels():
 
 
 def test_neighbours_share_layers():
-    settings = [Space().draw_in_tree(number, seed=3) for number in range(24)]
-    assert len({s.layer_keys()[0] for s in settings}) == 2
-    assert len({s.layer_keys()[-1] for s in settings[:4]}) == 1
+    settings = [Space(depth=(2,)).setting(number, seed=3) for number in range(24)]
+    assert len({s.layer_keys()[0] for s in settings}) == 8
+    assert len({s.layer_keys()[-1] for s in settings[:3]}) == 1
     assert len({str(s.readout) for s in settings}) == 24
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_first_settings_have_every_option(seed):
+    settings = [Space().setting(number, seed) for number in range(24)]
+    assert {len(s.layers) for s in settings} == {0, 1, 2}
+    assert {s.normalize for s in settings} == {None, "l2", "columns"}
+    assert {(s.readout.kernel["kind"], s.readout.eta) for s in settings} >= {("RBF", 1.01), ("Product", 1.01)}
+    first = [s.layers[0].propagation if s.layers else s.propagation for s in settings]
+    assert len({(p.kind, p.hops) for p in first}) == 8
+    more = [Space().setting(number, seed) for number in range(24, 27)]
+    first += [s.layers[0].propagation if s.layers else s.propagation for s in more]
+    assert {(p.kind, p.hops) for p in first} == set(PROPAGATIONS)
+
+
 def test_bad_branches():
-    with pytest.raises(InvalidInputError, match="branches"):
-        Space(branches=(0, 6))
+    with pytest.raises(InvalidInputError, match="readouts"):
+        Space(readouts=0)
 
 
 @pytest.mark.parametrize("directions", [(), ("up",)])
@@ -36,14 +49,14 @@ def test_bad_directions(directions):
 
 
 def test_a_seed_names_a_sequence():
-    assert Space().draw_in_tree(7, seed=1) == Space().draw_in_tree(7, seed=1)
-    assert Space().draw_in_tree(7, seed=1) != Space().draw_in_tree(7, seed=2)
+    assert Space().setting(7, seed=1) == Space().setting(7, seed=1)
+    assert Space().setting(7, seed=1) != Space().setting(7, seed=2)
 
 
 def test_ranges_and_options_are_kept():
     space = Space(depth=(2,), channels=(5,), lambda2=(0.1, 0.2), view=(None,), kernels=("rbf",), bandwidth=(3.0, 4.0))
     for number in range(20):
-        setting = space.draw(RandomChooser(number))
+        setting = space.draw(StratifiedChooser(0, number))
         assert [layer.channels for layer in setting.layers] == [5, 5]
         assert all(3.0 <= layer.kernel["arguments"]["scale"] <= 4.0 for layer in setting.layers)
         assert 0.1 <= setting.readout.lambda2 <= 0.2
@@ -54,11 +67,11 @@ def test_directions_are_drawn_on_directed_graphs_alone(graph):
     one_way = graph.clone()
     one_way.edge_index = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
     plain, directed = (
-        [Space().on_graph(data).draw_in_tree(number, seed=0) for number in range(60)] for data in (graph, one_way)
+        [Space().on_graph(data).setting(number, seed=0) for number in range(60)] for data in (graph, one_way)
     )
-    assert {layer.direction for setting in plain for layer in setting.layers} == {"in"}
-    assert {layer.direction for setting in directed for layer in setting.layers} == {"in", "out", "both"}
-    assert plain == [Space().draw_in_tree(number, seed=0) for number in range(60)]
+    assert {layer.propagation.direction for setting in plain for layer in setting.layers} == {"in"}
+    assert {layer.propagation.direction for setting in directed for layer in setting.layers} == {"in", "out", "both"}
+    assert plain == [Space().setting(number, seed=0) for number in range(60)]
     space = Space(directions=("out",))
     assert space.on_graph(one_way) == space
-    assert " out" in str(space.draw_in_tree(0, seed=0))
+    assert " out" in str(Space(directions=("out",), propagations=(("sum", 1),)).setting(0, seed=0))

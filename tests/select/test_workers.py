@@ -10,7 +10,7 @@ from torch_gckm.select import workers as workers_module
 from torch_gckm.select.trial import Trial
 from torch_gckm.select.workers import bundles, can_fork, default_workers, run_all
 
-SETTING = SMALL.draw_in_tree(0, seed=0)
+SETTING = SMALL.setting(0, seed=0)
 COUNTS = [1, pytest.param(3, marks=pytest.mark.skipif(not can_fork(), reason="processes cannot be copied here"))]
 
 

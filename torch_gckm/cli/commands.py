@@ -1,4 +1,4 @@
-"""What the commands of ``gckm`` do."""
+"""The commands of ``gckm``: what they do, and their options."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import csv
 import importlib.util
 import io
 import math
+import os
 import platform
+import shlex
 import sys
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +21,12 @@ import torch_geometric
 from torch_geometric.data import Data
 
 from torch_gckm import __version__
-from torch_gckm.cli.graphs import NamedGraph, read_graph
+from torch_gckm.cli.graphs import NamedGraph, add_graph_arguments, add_seed, read_graph
 from torch_gckm.datasets import data_root
-from torch_gckm.errors import InvalidInputError
+from torch_gckm.errors import GCKMError, GCKMWarning, InvalidInputError
 from torch_gckm.files import write_atomically
 from torch_gckm.nn import KernelLayers
-from torch_gckm.plot.style import require_matplotlib
+from torch_gckm.plot.common import require_matplotlib
 from torch_gckm.report import write_report
 from torch_gckm.select import GCKMEnsemble, search
 from torch_gckm.train import accuracy
@@ -32,6 +35,14 @@ if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMClassifier
 
 EXTRAS = {"sklearn": "sklearn", "plot": "matplotlib", "tune": "optuna", "datasets": "ogb", "sparse": "torch_sparse"}
+DESCRIPTION = """\
+Classify the nodes of a graph from a handful of labels.
+
+  gckm demo --report report.html                                   the digits, offline; a page about them
+  gckm fit model.pt --features x.csv --edges edges.csv --labels y.csv --predictions classes.csv
+  gckm suggest model.pt --count 5                                  which nodes to label next
+  gckm predict model.pt --features new_x.csv --edges new_edges.csv
+"""
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -53,21 +64,19 @@ def fit(args: argparse.Namespace) -> None:
     classifier.save(args.model, inductive=args.inductive)
     result, ensemble, labels = classifier.result_, classifier.model_, classifier.labels_
     assert result is not None
-    best, size = result.best.measures, args.model.stat().st_size / 2**20
-    _note(
-        f"{len(result)} settings in {sum(classifier.seconds_.values()):.0f} s; the best one is right about "
-        f"{100 * best['leave_one_out']:.0f} % of labelled nodes whose labels are withheld"
-    )
-    _note(f"{args.model}: {len(ensemble.members)} models, {size:.1f} MB")
+    right = f"right about {100 * result.best.measures['leave_one_out']:.0f} % of labelled nodes"
+    spent = f"{len(result)} settings in {sum(classifier.seconds_.values()):.0f} s"
+    _note(f"{spent}; the best one is {right} whose labels are withheld")
+    _note(f"{args.model}: {len(ensemble.members)} models, {args.model.stat().st_size / 2**20:.1f} MB")
     if args.predictions is not None:
         _write_classes(args.predictions, classifier, None, graph.nodes)
     if args.report is not None:
         title = f"Classes of {'the digits' if args.dataset == 'digits' else args.dataset or args.features.name}"
         write_report(args.report, classifier, title=title, seconds=classifier.seconds_, command=args.command)
         _note(f"{args.report}: written")
-    right = accuracy(ensemble.predict(), labels.y, labels.test)
-    if not math.isnan(right):
-        _note(f"{100 * right:.1f} % of {int(labels.test.sum())} test nodes are right")
+    share = accuracy(ensemble.predict(), labels.y, labels.test)
+    if not math.isnan(share):
+        _note(f"{100 * share:.1f} % of {int(labels.test.sum())} test nodes are right")
 
 
 def predict(args: argparse.Namespace) -> None:
@@ -184,3 +193,90 @@ def _write(path: Path | None, header: Sequence[str], rows: Iterable[Iterable[Any
 
 def _note(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns 0, or 2 after a mistake of the user, which one line on the standard error describes."""
+    args = _parser().parse_args(arguments)
+    args.command = shlex.join(["gckm", *(sys.argv[1:] if arguments is None else arguments)])
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", GCKMWarning)
+            warnings.showwarning = lambda message, *_, **__: print(f"gckm: {message}", file=sys.stderr)
+            args.run(args)
+    except BrokenPipeError:  # Whoever reads the output, such as head, has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (GCKMError, OSError, ImportError) as error:
+        print(f"gckm: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("gckm: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("gckm", description=DESCRIPTION, formatter_class=layout)
+    parser.add_argument("--version", action="version", version=__version__)
+    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
+        added = chosen.add_parser(name, help=text, description=text)
+        added.set_defaults(run=run)
+        return added
+
+    to_fit = command("fit", fit, "search for settings, combine the best, save them")
+    to_fit.add_argument("model", type=Path, help="the file to write")
+    to_fit.add_argument("--predictions", type=Path, metavar="FILE", help="also write the classes of all nodes (CSV)")
+    to_fit.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
+    to_fit.add_argument("--inductive", action="store_true", help="a small file, for other graphs only")
+    _searching(to_fit)
+    add_graph_arguments(to_fit)
+
+    to_predict = command("predict", predict, "classes and probabilities of all nodes, as CSV")
+    to_predict.add_argument("model", type=Path, help="a file of 'gckm fit'; without a graph, about its own")
+    to_predict.add_argument("--output", type=Path, metavar="FILE", help="default: the screen")
+    add_graph_arguments(to_predict)
+
+    to_search = command("search", search_settings, "try settings and print the best ones")
+    to_search.add_argument("--show", type=int, default=10, metavar="N", help="how many to print")
+    _searching(to_search)
+    add_graph_arguments(to_search)
+
+    to_suggest = command("suggest", suggest, "the nodes whose labels would help most")
+    to_suggest.add_argument("model", type=Path, help="a file of 'gckm fit'")
+    to_suggest.add_argument("--count", type=int, default=10, metavar="N")
+
+    to_embed = command("embed", embed, "embeddings of all nodes, made without labels, as CSV")
+    to_cluster = command("cluster", cluster, "clusters of nodes, found without labels, as CSV")
+    for made, usual in ((to_embed, "64 16"), (to_cluster, "several models")):
+        made.add_argument("--output", type=Path, metavar="FILE", help="default: the screen")
+        made.add_argument("--channels", type=int, nargs="+", help=f"dimensions of the layers (default: {usual})")
+        made.add_argument("--aggregation", default="gcn", choices=("gcn", "mean", "sum", "none"))
+        if made is to_cluster:
+            made.add_argument("--clusters", type=int, metavar="N", help="default: the number of classes")
+        add_graph_arguments(made)
+
+    to_demo = command("demo", fit, "classify scikit-learn's digits from 4 labels per class, offline")
+    to_demo.add_argument("--model", type=Path, default=Path("digits.pt"), help="the file to write (default: digits.pt)")
+    to_demo.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
+    _searching(to_demo, budget=10.0)
+    add_seed(to_demo)
+    absent = ("root", "split", "features", "edges", "n_neighbors", "labels", "predictions")
+    given: dict[str, Any] = {"dataset": "digits", "labels_per_class": 4, "directed": False, "inductive": False}
+    to_demo.set_defaults(**dict.fromkeys(absent), **given)
+
+    to_info = command("info", info, "versions, extras, and facts about a model")
+    to_info.add_argument("model", type=Path, nargs="?", help="a file of 'gckm fit'")
+    return parser
+
+
+def _searching(parser: argparse.ArgumentParser, budget: float = 60.0) -> None:
+    options = parser.add_argument_group("the search")
+    options.add_argument("--budget", type=float, default=budget, metavar="SECONDS", help=f"{budget:g}; 0: no limit")
+    options.add_argument("--max-settings", type=int, metavar="N", help="with --budget 0 the same result every time")
+    options.add_argument("--checkpoint", type=Path, metavar="FILE", help="keep what was tried; go on if it is there")
+    options.add_argument("--quiet", action="store_true", help="no progress bar")

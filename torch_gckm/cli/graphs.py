@@ -45,8 +45,9 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--edges", type=Path, metavar="FILE", help="CSV: node, node, perhaps a weight")
     files.add_argument("--n-neighbors", type=int, metavar="N", help="without edges: join nodes to their nearest")
     files.add_argument("--labels", type=Path, metavar="FILE", help="CSV: node, class; none, or -1, if unknown")
-    text = "keep the directions of edges (fit and search try all ways)"
-    parser.add_argument("--directed", action="store_true", help=text)
+    parser.add_argument(
+        "--directed", action="store_true", help="keep directions of edges (fit and search try all ways)"
+    )
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:
@@ -61,8 +62,7 @@ def read_graph(args: argparse.Namespace, classes: Sequence[str] | None = None) -
     if args.dataset is None:
         return _from_files(args, classes)
     if args.edges is not None or args.n_neighbors is not None or args.labels is not None:
-        wrong = "--edges, --n-neighbors, --labels go with files"
-        raise InvalidInputError(f"a dataset has its own edges and labels; {wrong}")
+        raise InvalidInputError("a dataset has its edges and labels; --edges, --n-neighbors, --labels go with files")
     split = None if args.labels_per_class is None else PerClassSplit(args.labels_per_class, seed=args.seed)
     try:
         data = load(args.dataset, args.root, transform=split, undirected=not args.directed)
@@ -89,6 +89,9 @@ def _from_files(args: argparse.Namespace, classes: Sequence[str] | None) -> Name
         raise InvalidInputError("give --edges, or --n-neighbors to join every node to its nearest others, and not both")
     if args.directed and args.n_neighbors is not None:
         raise InvalidInputError("--directed goes with --edges or --dataset; nearest others have no direction")
+    for path in (args.features, args.edges, args.labels):
+        if path is not None and not path.is_file():
+            raise InvalidInputError(f"there is no file {path}")
     nodes, x = read_features(args.features)
     places = {name: place for place, name in enumerate(nodes)}
     if args.edges is None:
@@ -112,10 +115,7 @@ def _from_files(args: argparse.Namespace, classes: Sequence[str] | None) -> Name
 
 def _natural(name: str) -> tuple[int, float, str]:
     """Numbers in their order, then names in theirs."""
-    try:
-        return 0, float(name), name
-    except ValueError:
-        return 1, 0.0, name
+    return (0, float(name), name) if _is_number(name) else (1, 0.0, name)
 
 
 def read_features(path: Path) -> tuple[list[str], Tensor]:
@@ -186,8 +186,6 @@ def read_labels(path: Path, places: dict[str, int]) -> dict[int, str]:
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The lines of a table that are not empty: their numbers and cells."""
-    if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             delimiter = "\t" if path.suffix == ".tsv" else ","
@@ -200,8 +198,6 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _from_numpy(path: Path) -> Tensor:
     """The matrix of a file, ``[n, d]``."""
-    if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}")
     try:
         content = np.load(path, allow_pickle=False)
         if path.suffix == ".npz" and "format" in content:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -11,9 +12,9 @@ import torch_geometric.datasets
 from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
-from torch_geometric.datasets import Coauthor, Planetoid, WikipediaNetwork
+from torch_geometric.datasets import Coauthor
 from torch_geometric.io.npz import parse_npz
-from torch_geometric.utils import remove_self_loops, to_undirected
+from torch_geometric.utils import index_to_mask, remove_self_loops, to_undirected
 
 from torch_gckm.neighbours import nearest_rows
 
@@ -35,9 +36,7 @@ class SparseCoauthor(Coauthor):  # type: ignore[misc]
     Physics has 34,493 nodes and 8,415 words, of which a node uses 0.4 %: the dense matrix takes 1.2 GB, this one 14 MB.
     """
 
-    @property
-    def processed_file_names(self) -> str:
-        return "sparse.pt"
+    processed_file_names = "sparse.pt"
 
     def process(self) -> None:
         with np.load(self.raw_paths[0]) as file:
@@ -67,17 +66,14 @@ def load_digits_graph(neighbours: int = 10) -> Data:
 
 
 def load_ogbn(name: str, root: Path) -> Data:
-    """A node property prediction dataset of the Open Graph Benchmark, with its split as masks.
-
-    ogb reads its processed file with a bare ``torch.load``, which current versions of torch refuse for PyG objects.
-    The classes that such a file holds are named as safe here, so nothing else in it is executed.
-    """
+    """A node property prediction dataset of the Open Graph Benchmark, with its split as masks."""
     try:
         from ogb.nodeproppred import PygNodePropPredDataset
     except ImportError as error:
         raise ImportError(f"'{name}' needs ogb; install it with: pip install 'torch_gckm[datasets]'") from error
 
-    # Leaving the context withdraws what it was given, so it is not given what PyG has registered for itself.
+    # ogb reads its file with a bare torch.load, which refuses PyG's classes unless they are named as safe. Leaving the
+    # context withdraws what it was given, so it is not given what PyG has registered for itself.
     known = torch.serialization.get_safe_globals()
     needed = [kind for kind in (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage) if kind not in known]
     with torch.serialization.safe_globals(needed):
@@ -86,16 +82,30 @@ def load_ogbn(name: str, root: Path) -> Data:
         split = dataset.get_idx_split()
     data.y = data.y.view(-1)
     for mask, part in (("train_mask", "train"), ("val_mask", "valid"), ("test_mask", "test")):
-        data[mask] = torch.zeros(data.num_nodes, dtype=torch.bool).index_fill(0, split[part], True)
+        data[mask] = index_to_mask(split[part], data.num_nodes)
     return data
 
 
+def _load_from_pyg(name: str, folder: Path) -> Data:
+    kind, _, part = name.partition("/")
+    if not hasattr(torch_geometric.datasets, kind):
+        hint = f"choose from {', '.join(DATASETS)}, or name one of PyG as 'Class/name' or 'Class'"
+        raise ValueError(f"unknown dataset '{name}'; {hint}")
+    dataset = getattr(torch_geometric.datasets, kind)(str(folder / kind), *([part] if part else []))
+    data = dataset[0]
+    if len(dataset) != 1 or not isinstance(data, Data) or data.y is None or data.y.numel() != data.num_nodes:
+        raise ValueError(f"'{name}' is not one graph with a class for every node")
+    data.y = data.y.view(-1)
+    return data
+
+
+_FROM_PYG = (
+    "Planetoid/Cora", "Planetoid/CiteSeer", "Planetoid/PubMed", "WikipediaNetwork/chameleon",
+    "WikipediaNetwork/squirrel", "Amazon/Photo", "CitationFull/Cora_ML", "Actor", "WebKB/wisconsin",
+    "HeterophilousGraphDataset/Minesweeper", "LINKXDataset/reed98",
+)  # fmt: skip
 DATASETS: dict[str, Callable[[Path], Data]] = {
-    "cora": lambda root: Planetoid(str(root / "Planetoid"), "Cora")[0],
-    "citeseer": lambda root: Planetoid(str(root / "Planetoid"), "CiteSeer")[0],
-    "pubmed": lambda root: Planetoid(str(root / "Planetoid"), "PubMed")[0],
-    "chameleon": lambda root: WikipediaNetwork(str(root / "WikipediaNetwork"), "chameleon")[0],
-    "squirrel": lambda root: WikipediaNetwork(str(root / "WikipediaNetwork"), "squirrel")[0],
+    **{name.rpartition("/")[2].lower(): partial(_load_from_pyg, name) for name in _FROM_PYG},
     "physics": lambda root: SparseCoauthor(str(root / "Coauthor"), "Physics")[0],
     "ogbn-arxiv": lambda root: load_ogbn("ogbn-arxiv", root / "ogb"),
     "digits": lambda root: load_digits_graph(),
@@ -124,9 +134,10 @@ def load(
         load("Amazon/Photo", transform=PerClassSplit(5, seed=1))
 
     Args:
-        name: One of ``"cora"``, ``"citeseer"``, ``"pubmed"``, ``"chameleon"``, ``"squirrel"``, ``"physics"``
-            (with sparse features), ``"ogbn-arxiv"`` (extra ``datasets``), ``"digits"`` (extra ``sklearn``, no
-            download), or any node dataset of PyG: its class, and after a slash its name if it has one.
+        name: One of ``"cora"``, ``"citeseer"``, ``"pubmed"``, ``"chameleon"``, ``"squirrel"``, ``"photo"``,
+            ``"cora_ml"``, ``"actor"``, ``"wisconsin"``, ``"minesweeper"``, ``"reed98"`` (label -1: unknown),
+            ``"physics"`` (with sparse features), ``"ogbn-arxiv"`` (extra ``datasets``), ``"digits"`` (extra
+            ``sklearn``, no download), or any node dataset of PyG: its class, and after a slash its name if it has one.
         root: A writable folder; by default the one named by ``GCKM_DATA_ROOT``, else ``data``.
         split: ``None`` keeps the masks that PyG ships. The others take the paper's masks from ``root/splits``:
             ``"few_labels"``, the same in five folds ``[n, 5]`` (``"few_labels_folds"``), ``"public"``, and the
@@ -146,19 +157,6 @@ def load(
     if split is not None:
         _apply_split(data, folder / "splits", key, split)
     return data if transform is None else transform(data)
-
-
-def _load_from_pyg(name: str, folder: Path) -> Data:
-    kind, _, part = name.partition("/")
-    if not hasattr(torch_geometric.datasets, kind):
-        hint = f"choose from {', '.join(DATASETS)}, or name one of PyG as 'Class/name' or 'Class'"
-        raise ValueError(f"unknown dataset '{name}'; {hint}")
-    dataset = getattr(torch_geometric.datasets, kind)(str(folder / kind), *([part] if part else []))
-    data = dataset[0]
-    if len(dataset) != 1 or not isinstance(data, Data) or data.y is None or data.y.numel() != data.num_nodes:
-        raise ValueError(f"'{name}' is not one graph with a class for every node")
-    data.y = data.y.view(-1)
-    return data
 
 
 def _apply_split(data: Data, folder: Path, name: str, split: Split) -> None:

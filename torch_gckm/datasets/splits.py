@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
+from torch_geometric.utils import index_to_mask
 
 Nodes = Tensor | Sequence[int]
 
@@ -101,8 +102,8 @@ class FixedSplit(BaseTransform):  # type: ignore[misc]
         train, val = _numbers(self.train), _numbers(self.val)
         if self.test is None:
             return _set_masks(data, train, val, (data.y.view(-1) >= 0).nonzero().view(-1), None)
-        data.train_mask, data.val_mask = _mask(data, train), _mask(data, val)
-        data.test_mask = _mask(data, _numbers(self.test))
+        for name, nodes in (("train_mask", train), ("val_mask", val), ("test_mask", _numbers(self.test))):
+            data[name] = index_to_mask(nodes, data.num_nodes)
         return data
 
 
@@ -119,14 +120,10 @@ def _numbers(nodes: Nodes) -> Tensor:
     return given.nonzero().view(-1) if given.dtype == torch.bool else given.long()
 
 
-def _mask(data: Data, nodes: Tensor) -> Tensor:
-    return torch.zeros(data.num_nodes, dtype=torch.bool).index_fill(0, nodes, True)
-
-
 def _set_masks(data: Data, train: Tensor, val: Tensor, order: Tensor, num_test: int | None) -> Data:
-    data.train_mask, data.val_mask = _mask(data, train), _mask(data, val)
+    data.train_mask, data.val_mask = index_to_mask(train, data.num_nodes), index_to_mask(val, data.num_nodes)
     rest = order[~(data.train_mask | data.val_mask)[order]]
     if num_test is not None and rest.numel() < num_test:
         raise ValueError(f"'num_test' is {num_test}, but only {rest.numel()} nodes are left")
-    data.test_mask = _mask(data, rest if num_test is None else rest[:num_test])
+    data.test_mask = index_to_mask(rest[:num_test], data.num_nodes)
     return data

@@ -29,10 +29,7 @@ class NotFittedError(errors.NotFittedError, sklearn.exceptions.NotFittedError): 
 
 
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator that is fitted to one graph and predicts for it, for other graphs, and for rows that are new.
-
-    A subclass computes in :meth:`_values` what is predicted for every node of a graph.
-    """
+    """An estimator that is fitted to one graph and predicts for it, for other graphs, and for rows that are new."""
 
     graph_: Data  # The graph that was fitted, given or made of the rows of X.
     from_rows_: bool  # Whether it was made of the rows of a matrix; predictions are then arrays, else tensors.
@@ -80,19 +77,15 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         places = places_among(x, known.astype(np.float32, copy=False))
         values, new = self._values(None)[places], places < 0
         if new.any():
-            self._require_incoming()
+            convs = [conv for layers in self._fitted_layers() for conv in layers.layers]
+            if any(getattr(conv.aggregation, "direction", "in") != "in" for conv in convs):
+                raise InvalidInputError(  # A new row has no edge from it, and none to fitted nodes.
+                    "rows that are new receive along edges, but some layers receive against them: fit with direction "
+                    "'in' (of a search: Space(directions=(\"in\",))), or pass the whole new graph"
+                )
             joined = self._values(join(self.graph_, x[new], self.n_neighbors))
             values[torch.from_numpy(new).to(values.device)] = joined[known.shape[0] :]
         return values
-
-    def _require_incoming(self) -> None:
-        """Refuse layers that receive against the edges: a new row has no edge from it, and none to fitted nodes."""
-        convs = [conv for layers in self._fitted_layers() for conv in layers.layers]
-        if any(getattr(conv.aggregation, "direction", "in") != "in" for conv in convs):
-            raise InvalidInputError(
-                "rows that are new receive along edges, but some layers receive against them: fit with direction 'in' "
-                '(of a search: Space(directions=("in",))), or pass the whole new graph'
-            )
 
     def _check(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         """Rows, and perhaps labels, as scikit-learn checks them; at least two rows for a fit."""

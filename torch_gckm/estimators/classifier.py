@@ -20,13 +20,12 @@ from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import is_directed
 from torch_gckm.nn import GCKM
-from torch_gckm.nn.saving import FORMAT as MODEL_FORMAT
+from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
 from torch_gckm.readout import labels_of, pick_mask
 from torch_gckm.select import GCKMEnsemble, SearchResult, Space, search
 from torch_gckm.select.criteria import Criterion
 from torch_gckm.select.ensemble import ensemble_from
 from torch_gckm.select.inductive_ensemble import FORMAT as ENSEMBLE_FORMAT
-from torch_gckm.select.inductive_ensemble import members_of
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.train.labelling import Labelling
 
@@ -40,7 +39,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
 
     .. code-block:: python
 
-        classifier = GCKMClassifier(budget=60).fit(data)   # x, edge_index, y and train_mask
+        classifier = GCKMClassifier(budget=10).fit(data)   # x, edge_index, y and train_mask
         classifier.predict()                               # the class of every node
         classifier.predict_proba()                         # calibrated
         classifier.suggest(10)                             # the nodes to label next
@@ -85,7 +84,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     def __init__(
         self,
         search: Literal["auto"] | Space | None = "auto",
-        budget: float | None = 60.0,
+        budget: float | None = 10.0,
         max_settings: int | None = None,
         criterion: Criterion = "auto",
         members: int = MEMBERS,
@@ -238,7 +237,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         if content.get("format") not in (FORMAT, ENSEMBLE_FORMAT, MODEL_FORMAT):
             raise InvalidInputError(f"'{path}' is not a file of a classifier of this version of torch_gckm")
         loaded = cls()
-        loaded.model_, loaded.result_ = ensemble_from(*members_of(content, path)), None
+        loaded.model_, loaded.result_ = ensemble_from(content, path), None
         classes = content.get("classes", torch.arange(loaded.model_.out_channels))
         loaded.classes_ = classes if isinstance(classes, Tensor) else np.array(classes)
         loaded.class_names_, loaded.node_names_ = content.get("class_names"), content.get("node_names")

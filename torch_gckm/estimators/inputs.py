@@ -35,10 +35,9 @@ def to_tensor(x: Matrix) -> Tensor:
 
 
 def neighbour_graph(x: Matrix, count: int) -> Tensor:
-    """Undirected edges ``[2, E]`` from every row to its nearest others.
+    """Undirected edges ``[2, E]`` from every row to its nearest others, no more than a quarter of all rows.
 
-    They are no more than a quarter of all rows: joined to all others, rows would have one mean of neighbours and be
-    the same to a model.
+    Joined to all others, rows would have one mean of neighbours and be the same to a model.
     """
     return nearest_edges(x, min(count, max(1, x.shape[0] // 4)))
 
@@ -46,8 +45,8 @@ def neighbour_graph(x: Matrix, count: int) -> Tensor:
 def join(graph: Data, x: Matrix, count: int) -> Data:
     """A graph with new nodes ``[m, d]``, behind its own, that receive from the nearest of its nodes.
 
-    No edge leads to an old node or from a new one. So old nodes keep their embeddings, and what is predicted for a new
-    one does not depend on the other new ones, as long as layers receive along edges.
+    No edge leads to an old node or from a new one: as long as layers receive along edges, old nodes keep their
+    embeddings, and predictions for new ones do not depend on each other.
     """
     features, edge_index, edge_weight = graph_of(graph)
     size, old = features.size(0), to_matrix(features)
@@ -115,10 +114,9 @@ class NumberedLabels:
         """From labels of any kind, -1 for unknown ones."""
         labelled = is_labelled(y)
         check_classification_targets(y[labelled])
-        classes, places = np.unique(y[labelled], return_inverse=True)
-        _require_two(classes)
         numbers = np.full(y.shape, -1, dtype=np.int64)
-        numbers[labelled] = places
+        classes, numbers[labelled] = np.unique(y[labelled], return_inverse=True)
+        _require_two(classes)
         return cls(classes, torch.from_numpy(numbers), torch.from_numpy(labelled))
 
     @classmethod
@@ -164,5 +162,4 @@ def _places(y: Tensor, classes: Tensor) -> Tensor:
 
 def _require_two(classes: Any) -> None:
     if len(classes) < 2:
-        only = f"got only {classes.tolist()} (-1 means unlabelled)"
-        raise InvalidInputError(f"labels of at least two classes are needed, {only}")
+        raise InvalidInputError(f"labels of at least two classes are needed, got {classes.tolist()} (-1: unlabelled)")

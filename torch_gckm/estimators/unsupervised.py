@@ -5,7 +5,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
 from sklearn.cluster import KMeans
 from torch import Tensor
@@ -26,7 +25,7 @@ class LayersEstimator(GraphEstimator):
 
     @torch.no_grad()
     def fit(self, X: Any, y: Any = None, *, edge_index: Any = None) -> Self:
-        """Fit the layers.
+        """Fit the layers, and find the clusters if that is what the estimator is for.
 
         Args:
             X: A ``Data`` object with features ``x`` and edges. Or features ``[n, d]``: NumPy, SciPy sparse or torch.
@@ -40,8 +39,13 @@ class LayersEstimator(GraphEstimator):
         models = [KernelLayers(self.n_features_in_, channels, **options) for channels in numbers]
         self.layers_ = [model.to(graph.x.device).initialize(graph) for model in models]
         self.graph_, self.from_rows_ = graph, not isinstance(X, Data)
-        self.embedding_ = self._answer(self._values(None))
+        h = self._values(None)
+        self.embedding_ = self._answer(h)
+        self._finish(h)
         return self
+
+    def _finish(self, h: Tensor) -> None:
+        """What is left to do once the embeddings of the fitted graph are known."""
 
     def _numbers_of_channels(self, num_nodes: int) -> Sequence[int | Sequence[int]]:
         """Those of the layers of each model."""
@@ -148,12 +152,7 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
     Args:
         n_clusters: The number of clusters ``k``.
         channels: The embedding dimensions of the layers of a single model.
-        aggregation: Propagations of the layers, see :class:`~torch_gckm.GCKMConv`.
-        kernel: The kernel of the layers.
-        hops: How often each layer propagates.
-        normalize: How to scale features, see :class:`~torch_gckm.GCKM`.
-        n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
-        gram: How to represent kernel matrices.
+        aggregation, kernel, hops, normalize, n_neighbors, gram: As for :class:`GCKMEmbedding`.
         n_init: How often k-means starts; the best result counts.
         random_state: The seed of k-means.
 
@@ -162,8 +161,7 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         embedding_: The embeddings that were clustered, ``[n, channels]``.
         cluster_centers_: The means of the clusters' embeddings, ``[k, channels]``.
         layers_: The fitted layers, of each of the models.
-        graph_: The fitted graph.
-        n_features_in_: The number of features.
+        graph_, n_features_in_: The fitted graph, and its number of features.
     """
 
     def __init__(
@@ -183,20 +181,11 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         self.hops, self.normalize, self.n_neighbors, self.gram = hops, normalize, n_neighbors, gram
         self.n_init, self.random_state = n_init, random_state
 
-    def fit(self, X: Any, y: Any = None, *, edge_index: Any = None) -> Self:
-        """Fit the layers and find the clusters.
-
-        Args:
-            X: A ``Data`` object with features ``x`` and edges. Or features ``[n, d]``: NumPy, SciPy sparse or torch.
-            y: Not used.
-            edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
-        """
-        super().fit(X, edge_index=edge_index)
-        h = self._values(None)
-        self._means = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state).fit(_array(h))
+    def _finish(self, h: Tensor) -> None:
+        means = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state)
+        self._means = means.fit(h.cpu().contiguous().numpy())
         self.labels_ = self._answer(torch.from_numpy(self._means.labels_).to(h.device).long())
         self.cluster_centers_ = self._answer(torch.from_numpy(self._means.cluster_centers_).to(h))
-        return self
 
     def predict(self, X: Any = None, *, edge_index: Any = None) -> Any:
         """Clusters ``[n]`` of the fitted graph, of another, or of rows: the centres nearest to their embeddings.
@@ -206,7 +195,8 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
             edge_index: If given, the edges of a whole new graph, whose features are ``X``.
         """
         h = self._ask(X, edge_index)
-        return self._answer(torch.from_numpy(self._means.predict(_array(h))).to(h.device).long())
+        clusters = torch.from_numpy(self._means.predict(h.cpu().contiguous().numpy()))
+        return self._answer(clusters.to(h.device).long())
 
     def _numbers_of_channels(self, num_nodes: int) -> Sequence[int | Sequence[int]]:
         """The given numbers, or some that a graph of this size can tell apart from noise."""
@@ -215,7 +205,3 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         k = min(self.n_clusters, num_nodes)
         most = max(k, num_nodes // NODES_PER_CHANNEL)
         return [(min(first, most), k) for first in (k, 2 * k, 16, 32)]
-
-
-def _array(h: Tensor) -> NDArray[Any]:
-    return np.ascontiguousarray(h.cpu().numpy())

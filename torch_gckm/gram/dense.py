@@ -11,8 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_gckm import panels
 from torch_gckm.errors import EigenResidualError, InvalidInputError, KernelNotPSDError
-from torch_gckm.gram.gram import Gram, GramFactory
-from torch_gckm.gram.memory import available_bytes, require_memory
+from torch_gckm.gram.gram import Gram, GramFactory, available_bytes, require_memory
 from torch_gckm.kernels import Kernel, Rows
 
 _KEEP_FRACTION = 0.25  # A constant matrix is kept between calls if it takes no more of the free memory.
@@ -22,8 +21,7 @@ _FULL_BELOW = 400  # Up to this order a full decomposition is quicker than Lancz
 class Dense(GramFactory):
     r"""Represent kernel matrices exactly, as :math:`n \times n` arrays.
 
-    Eigenvectors and the readout are computed in double precision whatever the
-    features are; the training objective uses the precision of the features.
+    Eigenvectors and the readout are computed in double precision, the training objective in that of the features.
 
     Args:
         block_entries: Products and gradients are computed for so many kernel values at a time.
@@ -41,7 +39,7 @@ class Dense(GramFactory):
         return DenseGram(kernel, rows, self.block_entries)
 
     def config(self) -> dict[str, Any]:
-        return {"kind": "Dense", "arguments": {"block_entries": self.block_entries}}
+        return {"kind": "Dense", "arguments": dict(vars(self))}
 
     def __repr__(self) -> str:
         return "Dense()"
@@ -109,8 +107,7 @@ class DenseGram(Gram):
         return panels.blocks(self.num_nodes, self.num_nodes, self.block_entries)
 
     def _block_bilinear(self, block: slice, u: Tensor, v: Tensor) -> Tensor:
-        rows: Tensor = self.kernel(self.rows.rows(block), self.rows)
-        return panels.total(u[block] * (rows @ v))
+        return panels.total(u[block] * (self.kernel(self.rows.rows(block), self.rows) @ v))
 
     def _kept_matrix(self) -> Tensor | None:
         """The whole matrix, kept between calls: only where it is constant and small enough."""
@@ -123,11 +120,7 @@ class DenseGram(Gram):
 
 
 def top_eigenvectors(matrix: Tensor, count: int, *, check_psd: bool) -> tuple[Tensor, Tensor]:
-    """Largest eigenvalues and eigenvectors of a symmetric matrix, centred on both sides.
-
-    Centring is applied to vectors, never to the matrix. Eigenvalues that are
-    zero up to rounding are left out; signs are fixed.
-    """
+    """Largest positive eigenvalues, and eigenvectors with fixed signs, of a symmetric matrix centred on both sides."""
     size = matrix.size(0)
     count = min(count, size - 1)
     full = size <= _FULL_BELOW or 3 * count > size or matrix.device.type != "cpu"

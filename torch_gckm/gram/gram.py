@@ -1,20 +1,19 @@
-r"""What layers and readouts may ask of a kernel matrix.
-
-A :class:`Gram` is the matrix :math:`K_{uv} = k(a_u, a_v)` as an operator. It takes and returns thin matrices; whether
-:math:`K` exists as an :math:`n \times n` array is the implementation's own affair. A :class:`GramFactory` makes one in
-either of two ways: :meth:`~GramFactory.centred` for a layer, :meth:`~GramFactory.uncentred` for a readout.
-"""
+r"""What layers and readouts may ask of a kernel matrix."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.errors import OutOfMemoryError
 from torch_gckm.kernels import Kernel, Rows
+
+_SAFE_FRACTION = 0.9
 
 
 @dataclass(frozen=True)
@@ -47,12 +46,16 @@ def describe_matrix(num_nodes: int, rank: int | None, error: float) -> str:
 
 
 class Gram(ABC):
-    """A kernel matrix as an operator.
+    r"""A kernel matrix :math:`K_{uv} = k(a_u, a_v)` as an operator on thin matrices.
+
+    Whether it exists as an :math:`n \times n` array is the implementation's own affair.
 
     Args:
         kernel: The kernel function.
         rows: The features, or views, of the ``n`` nodes.
     """
+
+    landmarks: Tensor | None = None  # The nodes that stand for all others; without them every node does for itself.
 
     def __init__(self, kernel: Kernel, rows: Rows) -> None:
         self.kernel, self.rows = kernel, rows
@@ -66,11 +69,6 @@ class Gram(ABC):
     def is_constant(self) -> bool:
         """Whether no gradient flows to the features or the kernel's parameters."""
         return not (self.rows.requires_grad or self.kernel.is_learned)
-
-    @property
-    def landmarks(self) -> Tensor | None:
-        """The nodes that stand for all others, or ``None`` where every node stands for itself."""
-        return None
 
     @abstractmethod
     def tracking(self, rows: Rows) -> "Gram":
@@ -134,7 +132,7 @@ class Gram(ABC):
 
 
 class GramFactory(ABC):
-    """How to represent kernel matrices."""
+    """How to represent kernel matrices: in either of two ways, for layers and for readouts."""
 
     @abstractmethod
     def centred(self, kernel: Kernel, rows: Rows, *, min_rank: int = 1, landmarks: Tensor | None = None) -> Gram:
@@ -154,3 +152,20 @@ class GramFactory(ABC):
     @abstractmethod
     def config(self) -> dict[str, Any]:
         """Plain values from which :func:`~torch_gckm.gram.gram_from_config` rebuilds it."""
+
+
+def available_bytes(device: torch.device) -> int:
+    """Bytes that can be allocated now on ``device``."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
+
+
+def require_memory(num_bytes: int, what: str, device: torch.device) -> None:
+    """Raise :class:`OutOfMemoryError` if ``num_bytes`` do not fit, before anything is allocated."""
+    available = available_bytes(device)
+    if num_bytes > _SAFE_FRACTION * available:
+        raise OutOfMemoryError(
+            f"{what} needs about {num_bytes / 1e9:.1f} GB, but only {available / 1e9:.1f} GB are available; "
+            "use gram=LowRank(max_rank=...), or fit on fewer nodes and extend with transform"
+        )

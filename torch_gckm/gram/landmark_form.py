@@ -37,17 +37,13 @@ def form_with_gradient(
 ) -> Tensor:
     r"""Give a value of :math:`\mathrm{Tr}(u' K_{nS} K_{SS}^{-1} K_{Sn} v)` its gradient.
 
-    It is the gradient of :math:`u \cdot K_{nS} W_v + v \cdot K_{nS} W_u - W_u \cdot K_{SS} W_v` with
-    constant ``weights`` :math:`W_u = K_{SS}^{-1} K_{Sn} u` and :math:`W_v`, ``[m, c]``, and ``sides`` :math:`u` and
-    :math:`v`, ``[n, c]``, the same tensor twice for a quadratic form. The columns :math:`K_{nS}` are evaluated and
-    differentiated a block of rows at a time, so that there is never more than one block of them, unless those of all
-    rows are ``known``.
+    It is that of :math:`u \cdot K_{nS} W_v + v \cdot K_{nS} W_u - W_u \cdot K_{SS} W_v` with constant ``weights``
+    :math:`W_u = K_{SS}^{-1} K_{Sn} u` and :math:`W_v`, ``[m, c]``, and ``sides`` :math:`u` and :math:`v`, ``[n, c]``,
+    one tensor twice for a quadratic form. Columns :math:`K_{nS}` that are not ``known`` exist a block at a time.
     """
     weights_u, weights_v = (w.to(rows.dtype) for w in weights)
-    if sides[0] is sides[1]:
-        slopes = [(sides[0], weights_u + weights_v)]
-    else:
-        slopes = [(sides[0], weights_v), (sides[1], weights_u)]
+    u, v = sides
+    slopes = [(u, weights_u + weights_v)] if u is v else [(u, weights_v), (v, weights_u)]
     slopes = [(side, slope) for side, slope in slopes if side.requires_grad]
     parameters = [p for p in kernel.parameters() if p.requires_grad]
     outer = [*rows.inputs(), *(side for side, _ in slopes)]
@@ -101,5 +97,4 @@ class _WithGradient(torch.autograd.Function):
 
 def with_gradient(value: Tensor, inputs: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> Tensor:
     """A number that was computed without autograd, as a function of ``inputs`` with these known gradients."""
-    result: Tensor = _WithGradient.apply(value, gradients, *inputs)
-    return result
+    return _WithGradient.apply(value, gradients, *inputs)

@@ -1,7 +1,6 @@
 r"""A kernel matrix known through the columns of some nodes, its landmarks."""
 
 import copy
-from abc import abstractmethod
 from functools import cached_property
 from typing import Self
 
@@ -18,15 +17,12 @@ from torch_gckm.kernels import Kernel, Rows
 class LandmarkGram(Gram):
     r"""The matrix :math:`K_{nS} K_{SS}^{-1} K_{Sn}` of landmarks :math:`S`."""
 
+    landmarks: Tensor
+
     def __init__(self, kernel: Kernel, rows: Rows, landmarks: Tensor, panel: Panel | None = None) -> None:
         super().__init__(kernel, rows)
-        self._landmarks, self._panel = landmarks, panel
+        self.landmarks, self._panel = landmarks, panel
         self._error = None if panel is None else panel.error
-
-    @property
-    def landmarks(self) -> Tensor:
-        """The nodes whose columns are used."""
-        return self._landmarks
 
     def tracking(self, rows: Rows) -> Self:
         gram = copy.copy(self)
@@ -50,10 +46,7 @@ class LandmarkGram(Gram):
             self._error, self._panel = self._panel.error, None
 
     def bilinear(self, u: Tensor, v: Tensor) -> Tensor:
-        """See :meth:`Gram.bilinear`; the landmarks are fixed.
-
-        No factorisation is differentiated, and no term costs :math:`n m^2`; see :func:`form_with_gradient`.
-        """
+        """The landmarks are fixed: no factorisation is differentiated; see :func:`form_with_gradient`."""
         rows, known = self._in_precision(self.rows), None
         both = (u if u is v else torch.cat([u, v], dim=1)).detach()
         if torch.is_grad_enabled() and not self.is_constant and len(list(rows.blocks(self.landmarks.numel()))) == 1:
@@ -71,9 +64,8 @@ class LandmarkGram(Gram):
         with torch.no_grad():
             return self.landmarks, self._solve(self._project(v))
 
-    @abstractmethod
     def _finish(self, panel: Tensor, mean: Tensor, first: Tensor) -> None:
-        """What is left to do to a new factor, in place."""
+        """What is left to do to a new factor, in place: nothing, unless it is to be centred."""
 
     def _refactor(self) -> Panel:
         """The factor of given landmarks."""
@@ -105,8 +97,7 @@ class LandmarkGram(Gram):
     def _core(self) -> Tensor:
         """The landmarks' kernel matrix in double precision, ``[m, m]``."""
         with torch.no_grad():
-            core: Tensor = self.kernel(self.rows.detach().rows(self.landmarks).to(torch.float64))
-        return core
+            return self.kernel(self.rows.detach().rows(self.landmarks).to(torch.float64))
 
     @cached_property
     def _root(self) -> Tensor:
@@ -213,9 +204,6 @@ class LowRankGram(LandmarkGram):
         if self._panel is None:
             return super()._project(v)
         return self._root @ panels.cross(self._panel.values, v.to(self._panel.values.dtype)).double()
-
-    def _finish(self, panel: Tensor, mean: Tensor, first: Tensor) -> None:
-        """Nothing: it is not centred."""
 
 
 def with_jitter(core: Tensor) -> Tensor:

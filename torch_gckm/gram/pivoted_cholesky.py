@@ -17,15 +17,11 @@ def pivoted_cholesky(
 ) -> Panel:
     r"""Choose pivots at random, proportionally to the residual diagonal, in blocks.
 
-    Accelerated randomly pivoted Cholesky: a block of proposals is thinned by rejection, so that the pivots are
-    distributed as if chosen one by one. It asks for ``m`` kernel columns and costs :math:`O(n m d + n m^2)`.
-
-    A wide kernel is almost constant: its first pivot explains nearly all of the trace, and what centring leaves is
-    small. The columns are then evaluated in double precision until that first direction is taken out.
-
-    It stops at ``max_rank``, or from ``min_rank`` on when the residual's sum is below ``tol`` times the trace of the
-    centred matrix; ``block_size`` is the largest number of proposals at a time. The factor is :math:`F` minus its
-    column means if ``centred``.
+    A block of at most ``block_size`` proposals is thinned by rejection, so that pivots are distributed as if chosen one
+    by one. A wide kernel is almost constant: its first pivot explains nearly all of the trace, so columns are evaluated
+    in double precision until that direction is taken out. It stops at ``max_rank``, or from ``min_rank`` on when the
+    residual's sum is below ``tol`` times the trace of the centred matrix. ``centred`` subtracts column means from
+    :math:`F`. It costs :math:`O(n m d + n m^2)`.
     """
     size = rows.num_rows
     max_rank = min(max_rank, size)
@@ -83,8 +79,7 @@ class _Columns:
         at = nodes.to(self.rows.device)
         part = self.panel[at, :rank].double()
         part[:, :1] = self.first[at, : part.size(1)]
-        left: Tensor = self.kernel(self.rows.rows(at).to(torch.float64)) - part @ part.t()
-        return left
+        return self.kernel(self.rows.rows(at).to(torch.float64)) - part @ part.t()
 
     def append(self, chosen: Tensor, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
         """Write the columns of the chosen nodes to the panel; returns their sums and the rows' sums of squares."""
@@ -125,7 +120,7 @@ class _Columns:
 
 
 def _refuse_negative(residual: Tensor, scale: float) -> None:
-    node = int(panels.place_of_smallest(residual))
+    node = int(panels.place_of_largest(-residual))
     if float(residual[node]) < -1e-3 * abs(scale):  # Rounding of single precision stays well above.
         raise KernelNotPSDError(
             f"a low-rank kernel matrix needs a positive semi-definite kernel, but this one leaves node {node} a "

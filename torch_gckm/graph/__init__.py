@@ -1,10 +1,9 @@
 """Graphs: edges in one form, propagation over them, scaled features, and all of that prepared for the layers."""
 
 from torch_gckm.graph.edges import Adjacency, canonical_edges, graph_of, is_directed
-from torch_gckm.graph.prepared import PreparedGraph, check_features
+from torch_gckm.graph.prepared import Normalize, PreparedGraph, Scaling, check_features
 from torch_gckm.graph.propagation import Propagation, PropagationLike, as_propagation
 from torch_gckm.graph.remembered import RememberedGraph
-from torch_gckm.graph.scaling import Normalize, Scaling
 from torch_gckm.graph.topology import DIRECTIONS, KINDS, Direction, Topology
 
 __all__ = [

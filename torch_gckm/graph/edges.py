@@ -16,10 +16,7 @@ Adjacency = Union[Tensor, SparseTensor]
 
 
 def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
-    """The node features, edges and edge weights of a PyG ``Data`` object.
-
-    ``edge_attr`` of one column serves as weights if there is no ``edge_weight``.
-    """
+    """The features, edges and edge weights, else ``edge_attr`` of one column, of a PyG ``Data`` object."""
     if isinstance(data, HeteroData):
         raise InvalidInputError("heterogeneous graphs are not supported; convert with data.to_homogeneous()")
     x = data.x
@@ -36,10 +33,8 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
     if weight is None:
         weight = data.get("edge_attr")
         if weight is not None and weight.dim() == 2 and weight.size(1) > 1:
-            raise InvalidInputError(
-                f"'edge_attr' has {weight.size(1)} columns, but an edge has one weight: set data.edge_weight to "
-                "one value per edge (ones to ignore the attributes)"
-            )
+            hint = "set data.edge_weight to one value per edge (ones to ignore the attributes)"
+            raise InvalidInputError(f"'edge_attr' has {weight.size(1)} columns, but an edge has one weight: {hint}")
     return x, data.edge_index, weight
 
 
@@ -59,7 +54,7 @@ def canonical_edges(
 ) -> tuple[Tensor, Tensor | None]:
     """Edges as ``[2, E]`` (source, target) and their weights, checked.
 
-    They may come as ``[2, E]``, an ``EdgeIndex``, or a ``torch.sparse`` matrix or ``SparseTensor``, which is read as
+    They may come so, as an ``EdgeIndex``, or as a ``torch.sparse`` matrix or ``SparseTensor``, which is read as
     ``adj_t`` with its values as weights; ``None`` stands for no edges.
     """
     if edge_index is None:
@@ -92,9 +87,8 @@ def canonical_edges(
     if edge_weight is not None:
         edge_weight = edge_weight.squeeze(-1) if edge_weight.dim() == 2 else edge_weight
         if edge_weight.shape != (edges.size(1),):
-            raise InvalidInputError(
-                f"'edge_weight' must have one value per edge, [{edges.size(1)}], got {tuple(edge_weight.shape)}"
-            )
+            wrong = tuple(edge_weight.shape)
+            raise InvalidInputError(f"'edge_weight' must have one value per edge, [{edges.size(1)}], got {wrong}")
         if not edge_weight.is_floating_point():
             edge_weight = edge_weight.to(torch.get_default_dtype())
         panels.check_finite(edge_weight, "edge_weight")

@@ -2,24 +2,84 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Hashable, Mapping
 from functools import cached_property
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm import panels
-from torch_gckm.errors import InvalidInputError
+from torch_gckm.errors import InvalidInputError, ZeroRowWarning
 from torch_gckm.graph.edges import graph_of
-from torch_gckm.graph.identity import matrix_identity
 from torch_gckm.graph.propagation import Propagation
-from torch_gckm.graph.scaling import Scaling
-from torch_gckm.graph.topology import Direction, Topology
-from torch_gckm.kernels import DenseFeatures, Features, SparseFeatures
-from torch_gckm.layouts import prefers_sparse, to_csr
+from torch_gckm.graph.topology import Topology, matrix_identity
+from torch_gckm.kernels import DenseFeatures, Features, SparseFeatures, as_rows
+from torch_gckm.layouts import prefers_sparse, scale_columns, scale_rows, to_csr
 
+Normalize = Literal["l2", "columns"] | None
 Identity = tuple[int, ...]
 _MOST_KEPT = 8  # Propagated features: searches try several propagations of one graph.
+_DENSE_ABOVE = 0.15  # The share of nonzero entries of propagated features above which a dense matrix is faster.
+_MOST_DENSE = 2**29  # Entries of a matrix that is made dense.
+
+
+class Scaling(torch.nn.Module):
+    """Scales the rows of a feature matrix to unit length (``"l2"``), or its ``"columns"`` to unit spread."""
+
+    scale: Tensor  # The factors of the columns, [d], once a graph is fitted.
+
+    def __init__(self, normalize: Normalize = None, scale: Tensor | None = None) -> None:
+        super().__init__()
+        if normalize not in (None, "l2", "columns"):
+            raise InvalidInputError(f"'normalize' must be None, 'l2' or 'columns', got {normalize!r}")
+        self.normalize = normalize
+        self.register_buffer("scale", torch.empty(0) if scale is None else scale)
+
+    def fitted_to(self, x: Tensor) -> Scaling:
+        """The scaling that suits these features; another object, unless there is nothing to learn."""
+        return Scaling(self.normalize, _inverse_spread(x.detach())) if self.normalize == "columns" else self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scaled features, dense or sparse as they are."""
+        if self.normalize is None:
+            return x
+        if self.normalize == "columns":
+            if x.size(1) != self.scale.numel():
+                raise InvalidInputError(f"'x' must have the {self.scale.numel()} columns that the model was fitted on")
+            return scale_columns(x, self.scale.to(x))
+        norm = as_rows(x).view("h").sq_norm().sqrt()
+        zero = norm == 0
+        if panels.holds_somewhere(zero):
+            count, row = panels.count(zero), panels.first(zero)
+            text = f"{count} rows of x are zero and stay so under normalize='l2' (first: row {row})"
+            warnings.warn(text, ZeroRowWarning, stacklevel=2)
+        return scale_rows(x, norm.masked_fill(zero, 1.0).reciprocal())
+
+    def extra_repr(self) -> str:
+        return f"normalize={self.normalize!r}"
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        loaded = state_dict.get(prefix + "scale")
+        if loaded is not None:
+            self.scale = self.scale.new_empty(loaded.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _inverse_spread(x: Tensor) -> Tensor:
+    """One over the standard deviation of every column, 1 for constant ones."""
+    x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+    if x.layout == torch.strided:
+        spread = panels.column_spread(x)
+    else:
+        csr = to_csr(x)
+        places, values = csr.col_indices(), csr.values().double()
+        mean, square = (panels.sums_by(places, part, x.size(1)) / x.size(0) for part in (values, values.square()))
+        spread = (square - mean.square()).clamp(min=0.0).sqrt().to(x.dtype)
+    floor = 1e-6 * float(spread.max()) if spread.numel() else 0.0
+    return torch.where(spread > floor, spread, 1.0).reciprocal()
 
 
 class PreparedGraph:
@@ -30,23 +90,17 @@ class PreparedGraph:
     gone when its owner drops it. What is expensive is computed when it is first asked for, and kept.
 
     Args:
-        x: Node features ``[n, d]``, dense or sparse.
-        topology: The edges.
+        x: Node features ``[n, d]``, dense or sparse; the attribute of this name holds the scaled ones.
+        topology: The edges and their matrices.
         scaling: What to do to the features.
         dtype: The precision to compute in.
-
-    Attributes:
-        given: The features as they were given, in the precision of the model.
-        x: The scaled features, in the precision of the model.
-        topology: The edges and their matrices.
-        scaling: The scaling that was applied.
     """
 
     def __init__(self, x: Tensor, topology: Topology, scaling: Scaling, dtype: torch.dtype) -> None:
         self.given, self.topology, self.scaling, self.dtype = x.to(dtype), topology, scaling, dtype
         self.x: Tensor = scaling(self.given)
         self._is_callers = self.x is x  # Who may write to it.
-        self._propagated: dict[tuple[str, int, Direction], Features] = {}
+        self._propagated: dict[Hashable, Features] = {}
 
     @classmethod
     def of(cls, data: Data, scaling: Scaling, dtype: torch.dtype) -> PreparedGraph:
@@ -80,26 +134,22 @@ class PreparedGraph:
         return DenseFeatures(self.x.clone() if self._is_callers else self.x)
 
     def propagated(self, propagation: torch.nn.Module) -> Features:
-        """The propagated input features; sparse ones are never densified."""
+        """The propagated input features; sparse ones are kept sparse unless that costs more."""
         if not isinstance(propagation, Propagation) or self.x.requires_grad or self.topology.is_tracked:
             return self.propagate(propagation, self.x)
-        kept, key = self._propagated, propagation.key
-        features = kept.get(key)
-        if features is None:
-            features = self._propagate_input(propagation)
-        others = [(name, known) for name, known in kept.items() if name != key]
+        key = propagation.key
+        features = self._propagated.get(key) or self._propagate_input(propagation)
+        others = [(name, known) for name, known in self._propagated.items() if name != key]
         # The last one used is the last to go. Replaced as a whole: threads may share a graph.
         self._propagated = {**dict(others[1 - _MOST_KEPT :]), key: features}
         return features
 
     def propagate(self, propagation: torch.nn.Module, h: Tensor) -> Features:
         """Any features of the nodes, propagated; never ``h`` itself or a view of it, which may be written to."""
-        result: Tensor
         if isinstance(propagation, Propagation):
-            result = propagation(h, self.topology)
+            result: Tensor = propagation(h, self.topology)
             return DenseFeatures(result.clone() if result is h else result)
-        result = propagation(h, self.topology.adjacency, self.topology.edge_weight)
-        return DenseFeatures(result.clone())
+        return DenseFeatures(propagation(h, self.topology.adjacency, self.topology.edge_weight).clone())
 
     def scaled(self, scaling: Scaling) -> PreparedGraph:
         """The same graph with its features scaled in another way; edges and their matrices are shared."""
@@ -111,11 +161,21 @@ class PreparedGraph:
         if self._sparse is None:
             return self.propagate(propagation, self.x)
         like = torch.empty(self.num_nodes, 0, dtype=self.x.dtype)
-        matrix = self.topology.matrix(propagation.kind, propagation.direction, like)
-        return SparseFeatures(self._sparse, matrix.adj_t, propagation.hops)
+        matrix = self.topology.matrix(propagation.matrix_kind, propagation.direction, like)
+        if _fills_up(self._sparse, matrix.adj_t, propagation.hops):
+            return self.propagate(propagation, self.x.to_dense())
+        return SparseFeatures(self._sparse, matrix.adj_t, propagation.smooth)
 
     def __repr__(self) -> str:
         return f"PreparedGraph({self.num_nodes} nodes, {self.topology.edges.size(1)} edges, {self.x.size(1)} features)"
+
+
+def _fills_up(x: Tensor, matrix: Tensor, hops: int) -> bool:
+    """Whether so many entries of propagated features are expected to differ from zero that a dense matrix is better."""
+    count, columns = x.shape
+    reached = min(float(count), (matrix.values().numel() / max(1, count)) ** hops)
+    share = 1.0 - (1.0 - x.values().numel() / max(1, x.numel())) ** reached
+    return share > _DENSE_ABOVE and count * columns <= _MOST_DENSE
 
 
 def check_features(x: Tensor, columns: int | None = None) -> None:

@@ -1,6 +1,7 @@
 """Propagation over neighbours: the one place where a layer sees the graph."""
 
-from typing import Union
+from collections.abc import Callable
+from typing import Any, Union, cast
 
 import torch
 from torch import Tensor
@@ -11,36 +12,44 @@ from torch_gckm.graph.edges import Adjacency
 from torch_gckm.graph.topology import DIRECTIONS, KINDS, Direction, SparseProduct, Topology, normalized_edges
 
 PropagationLike = Union[str, torch.nn.Module]
+Step = Callable[[Any], Any]  # A product with the propagation matrix.
+DEFAULT_ALPHA = {"ssgc": 0.05, "ppr": 0.1}  # What is kept of the features themselves, as in the methods' papers.
 
 
 class Propagation(MessagePassing):  # type: ignore[misc]
     r"""Combine every node's features with those of its neighbours, without parameters.
 
-    With :math:`\hat A` the weighted adjacency matrix with self-loops and
-    :math:`\hat d` its degrees:
+    With :math:`\hat A` the weighted adjacency matrix with self-loops and :math:`\hat d` its degrees:
 
     ========  =====================================================================
     ``gcn``   :math:`a_v = \sum_u \hat A_{uv} x_u / \sqrt{\hat d_u \hat d_v}`
     ``sum``   :math:`a_v = \sum_u \hat A_{uv} x_u`
     ``mean``  :math:`a_v = \sum_u \hat A_{uv} x_u / \hat d_v`
     ``none``  :math:`a_v = x_v`
+    ``ssgc``  :math:`a = \alpha x + \frac{1 - \alpha}{K} \sum_{k=1}^{K} P^k x`
+    ``ppr``   :math:`a = z_K`, :math:`z_0 = x`, :math:`z_k = (1 - \alpha) P z_{k-1} + \alpha x`
     ========  =====================================================================
 
+    with :math:`P` the matrix of ``gcn`` and :math:`K` the number of hops: the simple spectral graph convolution
+    (SSGC), and personalised PageRank as in APPNP, for which many hops do not blur all nodes into one.
     Parallel edges add up; a self-loop that is given keeps its weight, all others get weight 1.
 
     Args:
-        kind: ``"gcn"``, ``"sum"``, ``"mean"`` or ``"none"``.
+        kind: ``"gcn"``, ``"sum"``, ``"mean"``, ``"none"``, ``"ssgc"`` or ``"ppr"``.
         hops: How often to propagate.
-        direction: On a directed graph, receive from nodes with an edge to this one (``"in"``),
-            from nodes that this one has an edge to (``"out"``), or from ``"both"``; a pair
-            joined both ways then counts once, with the mean of the weights.
+        direction: On a directed graph, receive from nodes with an edge to this one (``"in"``), from nodes that this one
+            has an edge to (``"out"``), or from ``"both"``; a pair joined both ways then counts once, with the mean of
+            the weights.
+        alpha: The share :math:`\alpha` of the features themselves in ``ssgc`` (by default 0.05) and ``ppr`` (0.1).
 
     Shapes:
         - **input:** features ``[n, d]``, edges ``[2, E]`` or sparse, edge weights ``[E]`` *(optional)*
         - **output:** ``[n, d]``
     """
 
-    def __init__(self, kind: str = "gcn", hops: int = 1, direction: Direction = "in") -> None:
+    def __init__(
+        self, kind: str = "gcn", hops: int = 1, direction: Direction = "in", alpha: float | None = None
+    ) -> None:
         super().__init__(aggr="add")
         if kind not in KINDS:
             raise InvalidInputError(f"unknown aggregation '{kind}'; choose from {', '.join(KINDS)}, or pass a module")
@@ -48,12 +57,20 @@ class Propagation(MessagePassing):  # type: ignore[misc]
             raise InvalidInputError(f"'direction' must be 'in', 'out' or 'both', got {direction!r}")
         if hops != int(hops) or hops < 1:
             raise InvalidInputError(f"'hops' must be a positive integer, got {hops!r}")
+        if alpha is not None and (kind not in DEFAULT_ALPHA or not 0.0 <= alpha <= 1.0):
+            raise InvalidInputError(f"'alpha' is a number from 0 to 1 for 'ssgc' and 'ppr', got {alpha!r} for '{kind}'")
         self.kind, self.hops, self.direction = kind, int(hops), direction
+        self.alpha: float | None = DEFAULT_ALPHA.get(kind) if alpha is None else float(alpha)
 
     @property
-    def key(self) -> tuple[str, int, Direction]:
-        """What tells it from other propagations."""
-        return self.kind, self.hops, self.direction
+    def key(self) -> tuple[str, int, Direction, float | None]:
+        """What tells it from other propagations; its arguments."""
+        return self.kind, self.hops, self.direction, self.alpha
+
+    @property
+    def matrix_kind(self) -> str:
+        """The normalisation of the matrix that it multiplies by."""
+        return "gcn" if self.kind in DEFAULT_ALPHA else self.kind
 
     def forward(
         self, x: Tensor, edge_index: Adjacency | Topology | None = None, edge_weight: Tensor | None = None
@@ -65,15 +82,24 @@ class Propagation(MessagePassing):  # type: ignore[misc]
         if not isinstance(topology, Topology):
             topology = Topology(edge_index, edge_weight, x.size(0))
         if topology.is_tracked:  # Gradients to edge weights need the messages themselves.
-            edges, weight = normalized_edges(self.kind, self.direction, topology.edges, topology.weight, x)
-            for _ in range(self.hops):
-                # propagate_type: (x: Tensor, edge_weight: OptTensor, adj: OptTensor)
-                x = self.propagate(edges, x=x, edge_weight=weight, adj=None, size=(x.size(0), x.size(0)))
-            return x
-        matrix = topology.matrix(self.kind, self.direction, x)
+            edges, weight = normalized_edges(self.matrix_kind, self.direction, topology.edges, topology.weight, x)
+            size = (x.size(0), x.size(0))
+            # propagate_type: (x: Tensor, edge_weight: OptTensor, adj: OptTensor)
+            return self.smooth(lambda z: self.propagate(edges, x=z, edge_weight=weight, adj=None, size=size), x)
+        matrix = topology.matrix(self.matrix_kind, self.direction, x)
+        return self.smooth(lambda z: self.propagate(matrix.adj_t, x=z, edge_weight=None, adj=matrix.adj), x)
+
+    def smooth(self, step: Step, x: Any) -> Any:
+        """The polynomial of the propagation matrix, times ``x``; a ``step`` is a product with that matrix."""
+        alpha = self.alpha or 0.0
+        own = mean = 0.0 if self.alpha is None else alpha * x
         for _ in range(self.hops):
-            x = self.propagate(matrix.adj_t, x=x, edge_weight=None, adj=matrix.adj)
-        return x
+            x = step(x)
+            if self.kind == "ppr":
+                x = (1.0 - alpha) * x + own
+            elif self.kind == "ssgc":
+                mean = mean + ((1.0 - alpha) / self.hops) * x
+        return mean if self.kind == "ssgc" else x
 
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
         """Weigh a neighbour's features."""
@@ -81,11 +107,11 @@ class Propagation(MessagePassing):  # type: ignore[misc]
 
     def message_and_aggregate(self, adj_t: Tensor, x: Tensor, adj: Tensor) -> Tensor:
         """One sparse matrix product."""
-        result: Tensor = SparseProduct.apply(adj_t, adj, x)
-        return result
+        return cast(Tensor, SparseProduct.apply(adj_t, adj, x))
 
     def __repr__(self) -> str:
-        return f"Propagation({self.kind!r}, hops={self.hops}, direction={self.direction!r})"
+        alpha = "" if self.alpha is None else f", alpha={self.alpha:g}"
+        return f"Propagation({self.kind!r}, hops={self.hops}, direction={self.direction!r}{alpha})"
 
 
 def as_propagation(aggregation: PropagationLike, hops: int = 1, direction: Direction = "in") -> torch.nn.Module:

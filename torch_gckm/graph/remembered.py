@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm.graph.edges import Adjacency
-from torch_gckm.graph.prepared import PreparedGraph
-from torch_gckm.graph.scaling import Scaling
+from torch_gckm.graph.prepared import PreparedGraph, Scaling
 from torch_gckm.graph.topology import Topology
 
 
@@ -27,8 +26,7 @@ class RememberedGraph:
     A tensor counts as the same only while it is the same object and has not been written to through torch. The
     arguments are kept alive, so an identity is never reused. Nothing is kept in inference mode, whose tensors cannot
     be trained with later, or while gradients flow to edge weights, which pass once through what is made of them.
-    Copies and pickles start empty. What is remembered is one immutable object, replaced as a
-    whole, so threads see either the old call or the new one.
+    Copies and pickles start empty. One immutable object is replaced as a whole: threads see the old call or the new.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,7 @@
 """The edges of one graph, checked once, and the normalised adjacency matrices made of them."""
 
+import hashlib
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -11,12 +13,63 @@ from torch_geometric.utils import add_remaining_self_loops, coalesce, scatter, t
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph.edges import Adjacency, canonical_edges
-from torch_gckm.graph.identity import EdgeIdentity, edge_identity
-from torch_gckm.layouts import csr_matrix
+from torch_gckm.layouts import SPARSE_BELOW, csr_matrix, to_csr, to_scipy
 
 Direction = Literal["in", "out", "both"]
 DIRECTIONS: tuple[Direction, ...] = ("in", "out", "both")
-KINDS = ("gcn", "sum", "mean", "none")
+KINDS = ("gcn", "sum", "mean", "none", "ssgc", "ppr")
+
+
+class EdgeIdentity(NamedTuple):
+    """The number of nodes and of edges, and a hash of the weighted edges."""
+
+    num_nodes: int
+    num_edges: int
+    digest: int
+
+
+def edge_identity(edges: Tensor, weight: Tensor | None, num_nodes: int) -> EdgeIdentity:
+    """The identity of weighted edges; it does not depend on their order, or on the format that they were given in."""
+    weight = torch.ones(edges.size(1), device=edges.device) if weight is None else weight.detach()
+    keys = _mix(edges[0] * num_nodes + edges[1] + 1) + weight.double().contiguous().view(torch.int64)
+    return EdgeIdentity(num_nodes, edges.size(1), int(panels.total(_mix(keys))))
+
+
+def matrix_identity(x: Tensor) -> tuple[int, int]:
+    """A hash of the numbers of a matrix; it depends neither on their type nor on the layout, dense or sparse."""
+    digest = hashlib.blake2b(str(tuple(x.shape)).encode(), digest_size=16)
+    for part in _contents(x.detach().cpu()):
+        digest.update(part.contiguous().numpy().data)
+    value = digest.digest()
+    return int.from_bytes(value[:8], "little", signed=True), int.from_bytes(value[8:], "little", signed=True)
+
+
+def _contents(x: Tensor) -> Iterator[Tensor]:
+    """The numbers of a matrix by blocks of rows; where few of them are not zero, their places and values instead."""
+    is_dense = x.layout == torch.strided
+    sparse = x if is_dense else to_csr(x)
+    if panels.count(x if is_dense else sparse.values()) < SPARSE_BELOW * x.numel():
+        sparse = to_csr(sparse)
+        places = torch.repeat_interleave(sparse.crow_indices().diff()).long() * x.size(1) + sparse.col_indices()
+        stored = sparse.values() != 0
+        yield places[stored]
+        yield _shortest(sparse.values()[stored])
+        return
+    for block in panels.blocks(x.size(0), x.size(1)):
+        yield _shortest(x[block] if is_dense else torch.from_numpy(to_scipy(sparse)[block].toarray()))
+
+
+def _shortest(x: Tensor) -> Tensor:
+    """Numbers in single precision if it holds them exactly, else in double; zeros lose their sign."""
+    single = x.float()
+    return (single if single is x or torch.equal(single.to(x.dtype), x) else x.double()) + 0.0
+
+
+def _mix(keys: Tensor) -> Tensor:
+    """Scatter integers over all 64 bits (the finaliser of splitmix64, wrapping on overflow)."""
+    keys = (keys ^ (keys >> 30)) * -4658895280553007687
+    keys = (keys ^ (keys >> 27)) * -7723592293110705685
+    return keys ^ (keys >> 31)
 
 
 class PropagationMatrix(NamedTuple):
@@ -46,10 +99,9 @@ def normalized_edges(
         weight = weight / degree.masked_fill(degree < 0, 0.0)[edges[1]]
     bad = ~weight.detach().isfinite()
     if panels.holds_somewhere(bad):
-        raise InvalidInputError(
-            f"node {int(edges[1][bad][0])} has a total edge weight that is not positive, so its neighbours cannot "
-            f"be averaged; drop negative weights or use aggregation='sum'"
-        )
+        what = f"node {int(edges[1][bad][0])} has a total edge weight that is not positive"
+        hint = "drop negative weights or use aggregation='sum'"
+        raise InvalidInputError(f"{what}, so its neighbours cannot be averaged; {hint}")
     return edges, weight
 
 
@@ -64,13 +116,11 @@ class SparseProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, adj_t: Tensor, adj: Tensor, x: Tensor) -> Tensor:
-        """The product."""
         ctx.adj_t, ctx.adj = adj_t, adj
         return adj_t @ x
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
-        """The product with the transpose."""
         return None, None, SparseProduct.apply(ctx.adj, ctx.adj_t, grad)
 
 

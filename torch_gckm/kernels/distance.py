@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.features import DEFAULT_VIEW, Features
-from torch_gckm.kernels.kernel import Automatic, LeafKernel
+from torch_gckm.kernels.kernel import LeafKernel, Tunable
 
 _ROUNDING = 1e-14  # What double precision leaves of the variance of equal rows, relative to their squared norm.
 
@@ -17,9 +17,8 @@ _ROUNDING = 1e-14  # What double precision leaves of the variance of equal rows,
 def squared_distance(a: Features, b: Features) -> Tensor:
     """Squared Euclidean distances ``[n, m]`` from inner products and squared norms.
 
-    Entries that compare a row with itself are exactly zero; kernels with a kink at the origin would otherwise turn
-    rounding of size ``eps`` into ``sqrt(eps)``. Features far from the origin are moved there first, since large norms
-    would swallow small distances.
+    A row's to itself is exactly zero: a kink at the origin would turn rounding of size ``eps`` into ``sqrt(eps)``.
+    Features far from the origin are moved there first, since large norms would swallow small distances.
     """
     same = a.shared_entries(b)
     offset = (a if a.num_rows >= b.num_rows else b).offset()
@@ -50,12 +49,9 @@ class DistanceKernel(LeafKernel):
 
     bandwidth: str  # The name of the hyperparameter that scales the distance.
 
-    def __init__(self, value: float | Automatic, learnable: bool, scale: float) -> None:
+    def __init__(self, value: Tunable, learnable: bool, scale: float) -> None:
         super().__init__()
-        self.learnable, self.scale = learnable, scale
-        self.automatic = value == "auto"
-        self._check_scale(scale, self.automatic)
-        self._hyperparameter(self.bandwidth, value, learnable)
+        self._hyperparameter(self.bandwidth, value, learnable, scale)
 
     def profile(self, squared: Tensor) -> Tensor:
         """The kernel as a function of the squared distance; may work in place."""
@@ -71,10 +67,8 @@ class DistanceKernel(LeafKernel):
             return
         variance = total_variance(a.detach())
         if not float(variance) > 0.0:
-            raise InvalidInputError(
-                f"'{self.bandwidth}' of {type(self).__name__} cannot be chosen automatically: "
-                "all rows are the same; give a number"
-            )
+            what = f"'{self.bandwidth}' of {type(self).__name__}"
+            raise InvalidInputError(f"{what} cannot be chosen automatically: all rows are the same; give a number")
         self._set_positive(self.bandwidth, self.scale * self.automatic_bandwidth(variance))
 
     def arguments(self) -> dict[str, Any]:
@@ -98,15 +92,15 @@ class RBF(DistanceKernel):
     r"""The Gaussian kernel :math:`k(x, y) = \exp(-\|x - y\|^2 / (2 \sigma^2))`.
 
     Args:
-        sigma2: The squared bandwidth :math:`\sigma^2`, or ``"auto"`` for :math:`m` times the
-            variance of the features, :math:`m` being their number (set when a layer is fitted).
+        sigma2: The squared bandwidth :math:`\sigma^2`, or ``"auto"`` for :math:`m` times the variance of the features,
+            :math:`m` being their number (set when a layer is fitted).
         learnable: Make the bandwidth a parameter (stored as its logarithm).
         scale: Multiplies an automatic bandwidth; a choice that carries over to other data.
     """
 
     bandwidth = "sigma2"
 
-    def __init__(self, sigma2: float | Automatic = "auto", learnable: bool = False, scale: float = 1.0) -> None:
+    def __init__(self, sigma2: Tunable = "auto", learnable: bool = False, scale: float = 1.0) -> None:
         super().__init__(sigma2, learnable, scale)
 
     def profile(self, squared: Tensor) -> Tensor:
@@ -121,13 +115,12 @@ class Laplacian(DistanceKernel):
 
     Args:
         sigma: The bandwidth, or ``"auto"`` for the square root of what :class:`RBF` takes.
-        learnable: Make the bandwidth a parameter.
-        scale: Multiplies an automatic bandwidth.
+        learnable, scale: As for :class:`RBF`.
     """
 
     bandwidth = "sigma"
 
-    def __init__(self, sigma: float | Automatic = "auto", learnable: bool = False, scale: float = 1.0) -> None:
+    def __init__(self, sigma: Tunable = "auto", learnable: bool = False, scale: float = 1.0) -> None:
         super().__init__(sigma, learnable, scale)
 
     def profile(self, squared: Tensor) -> Tensor:
@@ -137,21 +130,17 @@ class Laplacian(DistanceKernel):
 class Matern(DistanceKernel):
     r"""The Matern kernel, between :class:`Laplacian` (:math:`\nu = 1/2`) and :class:`RBF` in smoothness.
 
-    With :math:`t = \sqrt{2 \nu} \|x - y\| / \sigma`, it is :math:`e^{-t}`,
-    :math:`(1 + t) e^{-t}` or :math:`(1 + t + t^2/3) e^{-t}`.
+    With :math:`t = \sqrt{2 \nu} \|x - y\| / \sigma`, it is :math:`e^{-t}`, :math:`(1 + t) e^{-t}` or
+    :math:`(1 + t + t^2/3) e^{-t}`.
 
     Args:
         nu: The smoothness: 0.5, 1.5 or 2.5.
-        sigma: The bandwidth, or ``"auto"`` for the square root of what :class:`RBF` takes.
-        learnable: Make the bandwidth a parameter.
-        scale: Multiplies an automatic bandwidth.
+        sigma, learnable, scale: As for :class:`Laplacian`.
     """
 
     bandwidth = "sigma"
 
-    def __init__(
-        self, nu: float = 1.5, sigma: float | Automatic = "auto", learnable: bool = False, scale: float = 1.0
-    ) -> None:
+    def __init__(self, nu: float = 1.5, sigma: Tunable = "auto", learnable: bool = False, scale: float = 1.0) -> None:
         if nu not in (0.5, 1.5, 2.5):
             raise InvalidInputError(f"'nu' of Matern must be 0.5, 1.5 or 2.5, got {nu!r}")
         super().__init__(sigma, learnable, scale)

@@ -1,9 +1,4 @@
-"""The seam between kernels and data: rows seen through inner products.
-
-A kernel never touches a feature matrix. It asks a :class:`Features` object for
-inner products and squared norms, so any storage that can answer those serves
-every kernel. :class:`~torch_gckm.kernels.Views` bundles several of them under names.
-"""
+"""The seam between kernels and data: rows seen through inner products."""
 
 from __future__ import annotations
 
@@ -30,13 +25,13 @@ class Origin(NamedTuple):
 
     def pick(self, index: Index) -> Origin:
         """The origin of the rows ``index`` of rows with this origin."""
-        if isinstance(self.numbers, Tensor):
-            return Origin(self.matrix, self.numbers[index])
-        if isinstance(index, slice) and index.step in (None, 1):
-            return Origin(self.matrix, self.numbers[index])
-        device = None if isinstance(index, slice) else index.device
-        every = torch.arange(self.numbers.start, self.numbers.stop, device=device)
-        return Origin(self.matrix, every[index])
+        numbers = self.numbers
+        if isinstance(numbers, range):
+            if isinstance(index, slice) and index.step in (None, 1):
+                return Origin(self.matrix, numbers[index])
+            device = None if isinstance(index, slice) else index.device
+            numbers = torch.arange(numbers.start, numbers.stop, device=device)
+        return Origin(self.matrix, numbers[index])
 
     def shared(self, other: Origin) -> tuple[Tensor, Tensor] | None:
         """Positions ``(i, j)`` of the same row here and there, or ``None`` if the matrices differ."""
@@ -65,20 +60,11 @@ class Origin(NamedTuple):
 class Rows(ABC):
     """Something with ``num_rows`` rows: one feature matrix, or several views of the same nodes."""
 
-    @property
-    @abstractmethod
-    def num_rows(self) -> int:
-        """The number of rows."""
-
-    @property
-    @abstractmethod
-    def dtype(self) -> torch.dtype:
-        """The floating-point type of kernel values."""
-
-    @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """Where the rows live."""
+    num_rows: int
+    dtype: torch.dtype  # The floating-point type of kernel values.
+    device: torch.device
+    block_entries: int | None = None  # How many kernel values to evaluate at a time, if not as many as usual.
+    row_entries: int = 1  # How many numbers hold a row.
 
     @property
     @abstractmethod
@@ -109,16 +95,6 @@ class Rows(ABC):
     def view(self, name: str) -> Features:
         """The features called ``name``."""
 
-    @property
-    def block_entries(self) -> int:
-        """How many kernel values to evaluate at a time."""
-        return panels.BLOCK_ENTRIES
-
-    @property
-    def row_entries(self) -> int:
-        """How many numbers hold a row."""
-        return 1
-
     def blocks(self, width: int) -> Iterator[slice]:
         """Slices that cover all rows, such that ``width`` values per row make an array of moderate size."""
         return panels.blocks(self.num_rows, max(width, self.row_entries), self.block_entries)
@@ -137,12 +113,10 @@ class Rows(ABC):
 
 
 class Features(Rows):
-    """One feature matrix :math:`[n, d]`, seen through inner products."""
+    """One feature matrix ``[n, d]``; any storage that knows inner products and squared norms serves every kernel."""
 
-    @property
-    @abstractmethod
-    def num_columns(self) -> int:
-        """The number of feature columns."""
+    num_columns: int
+    origin: Origin
 
     @abstractmethod
     def dot(self, other: Features) -> Tensor:
@@ -185,9 +159,6 @@ class Features(Rows):
     def shifted(self, offset: Tensor) -> Features | None:
         """The rows minus ``offset``, or ``None`` if the form of storage does not allow it."""
         return None
-
-    origin: Origin
-    """Where these rows come from."""
 
     def shared_entries(self, other: Features) -> tuple[Tensor, Tensor] | None:
         """Positions ``(i, j)`` known to hold the same row in ``self`` and ``other``, or ``None``."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, ZeroRowError
 from torch_gckm.kernels.features import Features
-from torch_gckm.kernels.kernel import Automatic, LeafKernel
+from torch_gckm.kernels.kernel import LeafKernel, Tunable
 
 
 class Linear(LeafKernel):
@@ -31,16 +31,12 @@ class Polynomial(LeafKernel):
         scale: Multiplies an automatic :math:`t`.
     """
 
-    def __init__(
-        self, degree: int = 2, t: float | Automatic = 1.0, learnable: bool = False, scale: float = 1.0
-    ) -> None:
+    def __init__(self, degree: int = 2, t: Tunable = 1.0, learnable: bool = False, scale: float = 1.0) -> None:
         super().__init__()
         if degree != int(degree) or degree < 1:
             raise InvalidInputError(f"'degree' of {type(self).__name__} must be a positive integer, got {degree!r}")
-        self.degree, self.learnable, self.scale = int(degree), learnable, scale
-        self.automatic = t == "auto"
-        self._check_scale(scale, self.automatic)
-        self._hyperparameter("t", t, learnable)
+        self.degree = int(degree)
+        self._hyperparameter("t", t, learnable, scale)
 
     def arguments(self) -> dict[str, Any]:
         t = "auto" if self.automatic else self._number("t")
@@ -65,11 +61,7 @@ class Polynomial(LeafKernel):
 class NormalizedPolynomial(Polynomial):
     r"""The polynomial kernel scaled to unit self-similarity, :math:`k(x, y) / \sqrt{k(x, x) k(y, y)}`.
 
-    Args:
-        degree: The degree :math:`p`, a positive integer.
-        t: The root :math:`t` of the constant term, or ``"auto"`` for the root mean squared norm of the features.
-        learnable: Make :math:`t` a parameter (stored as its logarithm).
-        scale: Multiplies an automatic :math:`t`.
+    Its arguments are those of :class:`Polynomial`.
     """
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:

@@ -15,7 +15,7 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels.features import DEFAULT_VIEW, Features, FeaturesLike, Rows
 from torch_gckm.kernels.storage import as_rows
 
-Automatic = Literal["auto"]
+Tunable = float | Literal["auto"]
 
 
 class Kernel(torch.nn.Module, ABC):
@@ -150,8 +150,7 @@ class LeafKernel(Kernel):
         return {"kind": type(self).__name__, "view": self.view, "arguments": self.arguments()}
 
     def key(self) -> tuple[object, ...]:
-        numbers = (self._number(name) for name in sorted(self._hyperparameters))
-        return (type(self), self.view, *numbers)
+        return (type(self), self.view, *(self._number(name) for name in sorted(self._hyperparameters)))
 
     @property
     def is_fitted(self) -> bool:
@@ -162,32 +161,28 @@ class LeafKernel(Kernel):
 
     def extra_repr(self) -> str:
         shown = {k: v for k, v in self.arguments().items() if v is not False and not (k == "scale" and v == 1.0)}
-        text = ", ".join(
-            f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={value!r}" for key, value in shown.items()
-        )
+        text = ", ".join(f"{k}={v:.6g}" if isinstance(v, float) else f"{k}={v!r}" for k, v in shown.items())
         on = "" if self.view == DEFAULT_VIEW else f".on({self.view!r})"
         return f"{type(self).__name__}({text}){on}"
 
-    def _hyperparameter(self, name: str, value: float | Automatic, learnable: bool) -> None:
+    def _hyperparameter(self, name: str, value: Tunable, learnable: bool, scale: float = 1.0) -> None:
         """Register a positive number: a buffer, or the exponential of a parameter if it is learned; always double."""
-        automatic = value == "auto"
-        number = math.nan if automatic else float(value)
-        if not automatic and not 0.0 < number < math.inf:
+        self.learnable, self.scale, self.automatic = learnable, scale, value == "auto"
+        number = math.nan if value == "auto" else float(value)
+        if not self.automatic and not 0.0 < number < math.inf:
             raise InvalidInputError(f"'{name}' of {type(self).__name__} must be a positive number, got {value!r}")
+        if not 0.0 < scale < math.inf or (scale != 1.0 and not self.automatic):
+            raise InvalidInputError(
+                f"'scale' of {type(self).__name__} multiplies an automatic hyperparameter and must be positive; got "
+                f"{scale!r} with {'an automatic' if self.automatic else 'a given'} one"
+            )
         tensor = torch.tensor(number, dtype=torch.float64)
         self._hyperparameters |= {name}
-        self._unset |= {name} if automatic else set()
+        self._unset |= {name} if self.automatic else set()
         if learnable:
             self.register_parameter(f"log_{name}", torch.nn.Parameter(tensor.log()))
         else:
             self.register_buffer(name, tensor)
-
-    def _check_scale(self, scale: float, automatic: bool) -> None:
-        if not 0.0 < scale < math.inf or (scale != 1.0 and not automatic):
-            raise InvalidInputError(
-                f"'scale' of {type(self).__name__} multiplies an automatic hyperparameter and must be positive; got "
-                f"{scale!r} with {'an automatic' if automatic else 'a given'} one"
-            )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LeafKernel:
         # Hyperparameters follow a module to another device, but not to another precision.
@@ -224,15 +219,12 @@ class Pair(Kernel):
     """Two kernels, combined entry by entry."""
 
     symbol: str
+    combine: Callable[[Tensor, Tensor], Tensor]  # The values of the pair from those of its kernels.
 
     def __init__(self, left: Kernel, right: Kernel) -> None:
         super().__init__()
         self.left, self.right = left, right
         self.is_psd = left.is_psd and right.is_psd
-
-    @abstractmethod
-    def combine(self, left: Tensor, right: Tensor) -> Tensor:
-        """The values of the pair from those of its kernels."""
 
     def evaluate(self, a: Rows, b: Rows) -> Tensor:
         return self.combine(self.left.evaluate(a, b), self.right.evaluate(a, b))
@@ -254,19 +246,13 @@ class Pair(Kernel):
 class Sum(Pair):
     """The sum of two kernels."""
 
-    symbol = "+"
-
-    def combine(self, left: Tensor, right: Tensor) -> Tensor:
-        return left + right
+    symbol, combine = "+", staticmethod(torch.add)
 
 
 class Product(Pair):
     """The elementwise product of two kernels, over one view or over several."""
 
-    symbol = "*"
-
-    def combine(self, left: Tensor, right: Tensor) -> Tensor:
-        return left * right
+    symbol, combine = "*", staticmethod(torch.mul)
 
 
 class Scaled(Kernel):

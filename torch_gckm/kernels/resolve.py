@@ -11,15 +11,9 @@ from torch_gckm.kernels.kernel import Kernel, LeafKernel, Pair, Product, Scaled,
 KernelLike = Union[str, Kernel, KernelFunction]
 
 _BY_NAME: dict[str, type[LeafKernel]] = {
-    "rbf": RBF,
-    "laplacian": Laplacian,
-    "matern": Matern,
-    "linear": Linear,
-    "polynomial": Polynomial,
-    "normalized_polynomial": NormalizedPolynomial,
-    "cosine": Cosine,
-    "categorical": Categorical,
-}
+    "rbf": RBF, "laplacian": Laplacian, "matern": Matern, "linear": Linear, "polynomial": Polynomial,
+    "normalized_polynomial": NormalizedPolynomial, "cosine": Cosine, "categorical": Categorical,
+}  # fmt: skip
 _BY_KIND: dict[str, type[LeafKernel]] = {kind.__name__: kind for kind in _BY_NAME.values()}
 _BY_KIND["Precomputed"] = Precomputed
 _PAIRS: dict[str, type[Pair]] = {"Sum": Sum, "Product": Product}
@@ -51,9 +45,7 @@ def kernel_from_config(config: dict[str, Any]) -> Kernel:
             "loads without executing code; save model.state_dict() instead"
         )
     if kind not in _BY_KIND:
-        raise InvalidInputError(
-            f"the kernel '{kind}' is not one of {sorted(_BY_KIND)}; models are saved with these and their combinations"
-        )
+        raise InvalidInputError(f"the kernel '{kind}' is not one of {sorted(_BY_KIND)}; no other can be saved")
     kernel = _BY_KIND[kind](**config["arguments"])
     kernel.view = config["view"]
     return kernel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from torch_gckm.errors import InvalidInputError, ViewError
 from torch_gckm.kernels.features import Features, FeaturesLike, Index, Origin, Rows
 from torch_gckm.layouts import from_scipy, to_csr, to_scipy
 
-_SPARSE_BLOCK = 2**26  # Entries. Seen whole, the two sparse factors do much less work than their product does.
+Step = Callable[[Any], Any]
+Smooth = Callable[[Step, Any], Any]
 
 
 class DenseFeatures(Features):
@@ -25,22 +26,18 @@ class DenseFeatures(Features):
             raise InvalidInputError(f"features must be a matrix [num_nodes, channels], got shape {tuple(x.shape)}")
         self.origin = Origin(x, range(x.size(0))) if origin is None else origin
         self.x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+        self.num_rows, self.num_columns, self.row_entries = x.size(0), x.size(1), max(1, x.size(1))
+        self.dtype, self.device = self.x.dtype, self.x.device
         self._offset = offset
         self._sq_norm: tuple[int, Tensor] | None = None
 
-    num_rows = property(lambda self: self.x.size(0))
-    num_columns = property(lambda self: self.x.size(1))
-    row_entries = property(lambda self: max(1, self.x.size(1)))
-    dtype = property(lambda self: self.x.dtype)
-    device = property(lambda self: self.x.device)
     requires_grad = property(lambda self: self.x.requires_grad)
 
     def dot(self, other: Features) -> Tensor:
         return self.x @ self.comparable(other).t()
 
     def sq_distance(self, other: Features) -> Tensor:
-        result: Tensor = _SquaredDistance.apply(self.x, self.comparable(other), self.sq_norm(), other.sq_norm())
-        return result
+        return _SquaredDistance.apply(self.x, self.comparable(other), self.sq_norm(), other.sq_norm())
 
     def sq_norm(self) -> Tensor:
         if self.requires_grad or torch.compiler.is_compiling():  # Nothing to keep.
@@ -65,10 +62,9 @@ class DenseFeatures(Features):
             x = self.x.detach()
             mean = panels.column_means(x)
             sample = x[:: max(1, x.size(0) // 1000)]
+            variance = panels.mean((sample - mean).square().sum(dim=1))
             # Compiled code cannot ask, and moving them is never wrong.
-            far = torch.compiler.is_compiling() or bool(
-                mean.square().sum() > 4.0 * panels.mean((sample - mean).square().sum(dim=1))
-            )
+            far = torch.compiler.is_compiling() or bool(mean.square().sum() > 4.0 * variance)
             self._offset = (mean if far else None,)
         return self._offset[0]
 
@@ -116,47 +112,46 @@ class _SquaredDistance(torch.autograd.Function):
 
 
 class SparseFeatures(Features):
-    r"""Rows of :math:`A^h X` with sparse :math:`A` and :math:`X`, as for a bag of words and its neighbours'.
+    r"""Rows of :math:`p(A) X` with sparse :math:`A` and :math:`X`, as for a bag of words and its neighbours'.
 
-    Inner products with a few rows :math:`Y` take two sparse products, :math:`A (X Y')`; the product :math:`A X`, still
-    sparse, is only needed for norms and single rows. On the CPU; no gradient flows to the features.
+    Inner products with a few rows :math:`Y` take sparse products, :math:`p(A) (X Y')`; the product :math:`p(A) X`,
+    still sparse, is only needed for norms and single rows. The polynomial ``smooth(step, z)`` gets the product with
+    :math:`A` as its ``step``; by default it is that product. On the CPU; no gradient flows to the features.
     """
 
+    block_entries = 2**26  # Seen whole, the two sparse factors do much less work than their product does.
+    requires_grad = False
+
     def __init__(
-        self, matrix: Tensor, operator: Tensor | None = None, hops: int = 1, origin: Origin | None = None
+        self,
+        matrix: Tensor,
+        operator: Tensor | None = None,
+        smooth: Smooth = lambda step, x: step(x),
+        origin: Origin | None = None,
     ) -> None:
         if matrix.requires_grad:
             raise InvalidInputError("gradients to sparse features are not supported; pass x.to_dense()")
-        self.matrix, self.operator, self.hops = matrix, operator, hops
-        self.origin = Origin(object(), range(matrix.size(0))) if origin is None else origin
+        self.matrix, self.operator, self.smooth = matrix, operator, smooth
+        self.num_rows, self.num_columns = matrix.shape
+        self.dtype, self.device = matrix.dtype, matrix.device
+        self.origin = Origin(object(), range(self.num_rows)) if origin is None else origin
         self._product: Tensor | None = matrix if operator is None else None
         self._sq_norm: Tensor | None = None
         self._cast: SparseFeatures | None = None
-
-    num_rows = property(lambda self: self.matrix.size(0))
-    num_columns = property(lambda self: self.matrix.size(1))
-    dtype = property(lambda self: self.matrix.dtype)
-    device = property(lambda self: self.matrix.device)
-    requires_grad = property(lambda self: False)
-    block_entries = property(lambda self: _SPARSE_BLOCK)
 
     @property
     def product(self) -> Tensor:
         """The rows themselves, a CSR tensor."""
         if self._product is None:
             assert self.operator is not None
-            left, right = to_scipy(self.operator), to_scipy(self.matrix)
-            for _ in range(self.hops):
-                right = left @ right
-            self._product = from_scipy(right)
+            left = to_scipy(self.operator)
+            self._product = from_scipy(self.smooth(lambda z: left @ z, to_scipy(self.matrix)))
         return self._product
 
     def dot(self, other: Features) -> Tensor:
         result = self.matrix @ self.comparable(other).t().contiguous()
-        if self.operator is not None:
-            for _ in range(self.hops):
-                result = self.operator @ result
-        return result
+        operator = self.operator
+        return result if operator is None else self.smooth(lambda z: operator @ z, result)
 
     def sq_norm(self) -> Tensor:
         if self._sq_norm is None:
@@ -180,7 +175,7 @@ class SparseFeatures(Features):
             return self
         if self._cast is None or self._cast.dtype != dtype:
             operator = None if self.operator is None else self.operator.to(dtype)
-            self._cast = SparseFeatures(self.matrix.to(dtype), operator, self.hops, self.origin)
+            self._cast = SparseFeatures(self.matrix.to(dtype), operator, self.smooth, self.origin)
             if torch.finfo(dtype).bits < torch.finfo(self.dtype).bits:
                 self._cast._product = self.product.to(dtype)  # The costly part; to be more exact, it is done again.
         return self._cast
@@ -188,8 +183,7 @@ class SparseFeatures(Features):
     def detach(self) -> SparseFeatures:
         return self
 
-    def fresh_leaves(self) -> SparseFeatures:
-        return self
+    fresh_leaves = detach
 
     def inputs(self) -> list[Tensor]:
         return []
@@ -211,14 +205,12 @@ class Views(Rows):
         counts = {name: x.num_rows for name, x in self.views.items()}
         if len(set(counts.values())) > 1:
             raise InvalidInputError(f"views must have the same number of rows, got {counts}")
+        first = next(iter(self.views.values()))
+        self.num_rows, self.dtype, self.device = first.num_rows, first.dtype, first.device
+        self.block_entries = max((x.block_entries for x in self.views.values() if x.block_entries), default=None)
+        self.row_entries = max(x.row_entries for x in self.views.values())
 
-    _first = property(lambda self: next(iter(self.views.values())))
-    num_rows = property(lambda self: self._first.num_rows)
-    dtype = property(lambda self: self._first.dtype)
-    device = property(lambda self: self._first.device)
     requires_grad = property(lambda self: any(x.requires_grad for x in self.views.values()))
-    block_entries = property(lambda self: max(x.block_entries for x in self.views.values()))
-    row_entries = property(lambda self: max(x.row_entries for x in self.views.values()))
 
     def rows(self, index: Index) -> Views:
         return Views({name: x.rows(index) for name, x in self.views.items()})
@@ -246,9 +238,7 @@ class Views(Rows):
 
 def features_of(x: Tensor) -> Features:
     """A feature matrix as features, in the form that suits its layout."""
-    if x.layout == torch.strided:
-        return DenseFeatures(x)
-    return SparseFeatures(to_csr(x))
+    return DenseFeatures(x) if x.layout == torch.strided else SparseFeatures(to_csr(x))
 
 
 def as_rows(x: FeaturesLike) -> Rows:

@@ -6,9 +6,9 @@ from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.inductive import InductiveGCKM
 from torch_gckm.nn.kernel_layers import KernelLayers
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
-from torch_gckm.nn.settings import LayerSettings, ModelSettings, ReadoutSettings
+from torch_gckm.nn.settings import LayerSettings, ModelSettings, PropagationSettings, ReadoutSettings
 
 __all__ = [
     "GCKM", "GCKMConv", "InductiveGCKM", "KernelLayers", "LayerSettings", "ModelSettings", "Propagation",
-    "ReadoutSettings", "SemiSupRKMReadout"
+    "PropagationSettings", "ReadoutSettings", "SemiSupRKMReadout"
 ]  # fmt: skip

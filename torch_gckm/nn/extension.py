@@ -1,7 +1,7 @@
-"""What a fit keeps, and what it predicts for nodes that it has not seen."""
+"""Tensors that a fit keeps, and functions of nodes that it has not seen."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -9,7 +9,6 @@ from tqdm import tqdm
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.gram import Gram
 from torch_gckm.kernels import Kernel, Rows, as_rows
 
 R = TypeVar("R", bound="Record")
@@ -120,74 +119,6 @@ class Extension(Record):
                 result[block] = torch.addmm(offset, kernel(part.to(torch.float64), marks), weights)
                 bar.update(part.num_rows)
         return result
-
-
-class _Extended(NamedTuple):
-    """An extension, and the kernel and the embedding or regularisation that it belongs to."""
-
-    kernel: tuple[object, ...]
-    of: Tensor
-    extension: Extension
-
-
-class Fit(Record):
-    """What a fitted layer or readout keeps: tensors of its own, the features, and what is known of the kernel matrix.
-
-    ``landmarks``, ``[m]``, are empty if the matrix is exact. The matrix itself, ``gram``, serves the next loss or
-    solve; copies do without.
-    """
-
-    landmarks: Tensor
-    error: Tensor
-
-    def __init__(self, gram: Gram, tensors: Mapping[str, Tensor], error: float, dtype: torch.dtype) -> None:
-        marks = torch.empty(0, dtype=torch.long) if gram.landmarks is None else gram.landmarks
-        matrix = {"landmarks": marks, "error": torch.tensor(error, dtype=dtype)}
-        super().__init__({**tensors, **matrix}, gram.rows.detach().tensors(gram.kernel.views))
-        self.gram: Gram | None = gram
-        self._kernel: tuple[object, ...] | None = gram.kernel.key()
-        self._extended: _Extended | None = None
-
-    @property
-    def known_landmarks(self) -> Tensor | None:
-        """The landmarks to use again, ``None`` if the matrix is exact."""
-        return self.landmarks if self.landmarks.numel() else None
-
-    def forget(self) -> None:
-        self.gram = self._kernel = self._extended = None
-
-    def _extension(
-        self, kernel: Kernel, of: Tensor, matrix: Callable[[Rows], Gram], make: Callable[[Gram, Rows], Extension]
-    ) -> Extension:
-        """What the fit predicts for any node, seen or new; made once for a kernel and what else it depends on."""
-        known = self._extended
-        if known is None or known.kernel != kernel.key() or not torch.equal(known.of, of):
-            with torch.no_grad():
-                rows = self.rows()
-                made = make(matrix(rows.to(torch.float64)), rows)
-            self._extended = known = _Extended(kernel.key(), of.detach().clone(), made)
-        return known.extension
-
-
-def layer_extension(gram: Gram, rows: Rows, h: Tensor) -> Extension:
-    r"""The out-of-sample map of a layer, :math:`\hat H = (K_{new} H_c - \frac1n 1 1' K H_c) (H' K_c H)^{-1}`."""
-    centred = panels.centred(h.detach().double())
-    product = gram.matmul(centred)
-    spectrum = panels.cross(centred, product)
-    nodes, weights = gram.representer(centred)
-    mean = panels.column_means(product).unsqueeze(0)
-    turned, offset = (torch.linalg.solve(spectrum, values, left=False) for values in (weights, mean))
-    return Extension(_views(gram, rows, nodes), turned, -offset[0])
-
-
-def readout_extension(gram: Gram, rows: Rows, alpha: Tensor, bias: Tensor, eta: float) -> Extension:
-    r"""The out-of-sample map of a readout, :math:`K_{new} a / \eta + b`."""
-    nodes, weights = gram.representer(alpha.double())
-    return Extension(_views(gram, rows, nodes), weights / eta, bias)
-
-
-def _views(gram: Gram, rows: Rows, nodes: Tensor | None) -> dict[str, Tensor]:
-    return (rows if nodes is None else rows.rows(nodes)).tensors(gram.kernel.views)
 
 
 def check_known(known: Tensor, fitted: int, num_nodes: int) -> None:

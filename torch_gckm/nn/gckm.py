@@ -1,10 +1,8 @@
 """The deep graph convolutional kernel machine."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -13,14 +11,25 @@ from torch_geometric.data import Data
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike
 from torch_gckm.gram import GramLike
-from torch_gckm.graph import Adjacency, Direction, Normalize, PreparedGraph, PropagationLike, Scaling, Topology
-from torch_gckm.kernels import KernelLike, as_kernel
+from torch_gckm.graph import (
+    Adjacency,
+    Direction,
+    Normalize,
+    PreparedGraph,
+    PropagationLike,
+    Scaling,
+    Topology,
+    as_propagation,
+)
+from torch_gckm.graph.topology import EdgeIdentity
+from torch_gckm.kernels import KernelLike, Rows, as_kernel
+from torch_gckm.nn.extension import check_known
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.inductive import InductiveGCKM, readout_rows
+from torch_gckm.nn.kernel_layer import check_same_edges
 from torch_gckm.nn.kernel_layers import KernelLayers, per_layer
-from torch_gckm.nn.saving import load_model, save_model
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
-from torch_gckm.nn.settings import ModelSettings
+from torch_gckm.nn.settings import ModelSettings, PropagationSettings, load_model, save_model
 from torch_gckm.readout import ClassWeight, CodeLike, Targets, class_similarity, decode
 
 
@@ -43,6 +52,9 @@ class GCKM(KernelLayers):
     paper's GCKM-MV. Wherever a ``Data`` object is taken, a graph that :meth:`prepare` made of it saves preparing it
     again.
 
+    Without hidden layers, ``hidden_channels=()``, the model is the readout on the propagated input features;
+    ``aggregation``, ``hops`` and ``direction`` then say how these are propagated. There is nothing to fine-tune.
+
     Args:
         in_channels: The number of input features.
         hidden_channels: The embedding dimensions of the hidden layers.
@@ -60,9 +72,11 @@ class GCKM(KernelLayers):
         direction: Which neighbours to receive from on a directed graph.
         code: The readout's class code.
         class_weight: ``"balanced"`` gives the labels of every class the same weight in sum.
+        power: How much the outputs of hidden layers keep of the spectrum, see :class:`GCKMConv`; 0 in the paper.
     """
 
     readout: SemiSupRKMReadout
+    _fewest_layers = 0
     _how_to_fit = "Trainer(model).fit(data)"
 
     def __init__(
@@ -82,43 +96,51 @@ class GCKM(KernelLayers):
         direction: Direction | Sequence[Direction] = "in",
         code: CodeLike = "one_vs_all",
         class_weight: ClassWeight = None,
+        power: float | Sequence[float] = 0.5,
     ) -> None:
         hidden = (hidden_channels,) if isinstance(hidden_channels, int) else tuple(hidden_channels)
         count = len(hidden) + 1  # The readout has the last entry.
         kernels = per_layer(kernel, count, "kernel")
         etas, grams = per_layer(eta, count, "eta"), per_layer(gram, count, "gram")
         weights = per_layer(1.0 if loss_weights is None else loss_weights, count, "loss_weights")
-        layers = (kernels[:-1], aggregation, hops, etas[:-1], normalize, weights[:-1], grams[:-1], direction)
+        own_input: list[Any] = ["none"]
+        if not hidden:
+            arguments = (("aggregation", aggregation), ("hops", hops), ("direction", direction))
+            own_input = [per_layer(value, 1, name)[0] for name, value in arguments]
+            aggregation, hops, direction = "gcn", 1, "in"
+        layers = (kernels[:-1], aggregation, hops, etas[:-1], normalize, weights[:-1], grams[:-1], direction, power)
         super().__init__(in_channels, hidden, *layers)
+        self.propagation = as_propagation(*own_input)
         own = copy.deepcopy(as_kernel(kernels[-1]))
         options = (etas[-1], lambda1, lambda2, grams[-1], code, class_weight)
-        self._add_readout(SemiSupRKMReadout(hidden[-1], out_channels, own, *options), float(weights[-1]))
+        self.readout = SemiSupRKMReadout((in_channels, *hidden)[-1], out_channels, own, *options)
+        self.loss_weights += (float(weights[-1]),)
 
     @classmethod
-    def with_readout(cls, convs: Sequence[GCKMConv], graph: PreparedGraph, readout: SemiSupRKMReadout) -> GCKM:
+    def with_readout(
+        cls, convs: Sequence[GCKMConv], graph: PreparedGraph, propagation: torch.nn.Module, readout: SemiSupRKMReadout
+    ) -> Self:
         """A model of layers that were fitted to a prepared graph, and a readout that is still to be solved."""
         model = cls.of(convs, graph)
-        model._add_readout(readout, 1.0)
+        model.propagation, model.readout = propagation, readout
+        model.loss_weights += (1.0,)
         return model
 
     @classmethod
     def from_settings(
         cls, settings: ModelSettings, in_channels: int, out_channels: int, gram: GramLike = "auto"
-    ) -> GCKM:
+    ) -> Self:
         """An unfitted model with these settings; ``gram`` is used where they leave it open."""
         layers = settings.layers
         widths = [in_channels, *(layer.channels for layer in layers)]
         model = cls.__new__(cls)
         torch.nn.Module.__init__(model)
         convs = [GCKMConv.from_settings(width, layer, gram) for width, layer in zip(widths, layers, strict=False)]
-        model._assemble(convs, Scaling(settings.normalize), [layer.loss_weight for layer in layers])
-        readout = SemiSupRKMReadout.from_settings(widths[-1], out_channels, settings.readout, gram)
-        model._add_readout(readout, settings.readout.loss_weight)
+        weights = [*(layer.loss_weight for layer in layers), settings.readout.loss_weight]
+        model._assemble(in_channels, convs, Scaling(settings.normalize), weights)
+        model.propagation = settings.propagation.build()
+        model.readout = SemiSupRKMReadout.from_settings(widths[-1], out_channels, settings.readout, gram)
         return model
-
-    def _add_readout(self, readout: SemiSupRKMReadout, loss_weight: float) -> None:
-        self.readout = readout
-        self.loss_weights = (*self.loss_weights, loss_weight)
 
     def reset_parameters(self) -> None:
         """Forget the fit."""
@@ -134,7 +156,13 @@ class GCKM(KernelLayers):
     def settings(self) -> ModelSettings:
         """The settings of the model, from which :meth:`from_settings` builds one like it."""
         layers = (conv.settings(weight) for conv, weight in zip(self.layers, self.loss_weights, strict=False))
-        return ModelSettings(tuple(layers), self.readout.settings(self.loss_weights[-1]), self.normalize)
+        readout, propagation = self.readout.settings(self.loss_weights[-1]), PropagationSettings.of(self.propagation)
+        return ModelSettings(tuple(layers), readout, self.normalize, propagation)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the model."""
+        return self.readout.h.dtype
 
     @property
     def is_fitted(self) -> bool:
@@ -154,15 +182,34 @@ class GCKM(KernelLayers):
     def solve_on(self, graph: PreparedGraph, targets: Targets) -> Tensor:
         """Solve the readout on the prepared graph; landmarks of an earlier solve on it are used again."""
         fit = self.readout.fitted
-        h = self.layers[-1].h.clone()  # Training writes to the parameter, and the readout keeps what it has seen.
-        rows = readout_rows(self.readout.kernel, h, graph)
-        return self.readout.solve_on(rows, targets.to(h.device), None if fit is None else fit.known_landmarks)
+        rows = self._readout_rows(graph)
+        return self.readout.solve_on(rows, targets.to(rows.device), None if fit is None else fit.known_landmarks)
+
+    def embed(self, data: Data | PreparedGraph | None = None, layer: int = -1) -> Tensor:
+        """Node embeddings of a layer, of the fitted graph or any other; without layers what the readout reads."""
+        if self.layers:
+            return super().embed(data, layer)
+        self._require_init()
+        return self.readout.fit.rows().view("h").dense() if data is None else self._embeddings(data)[-1]
+
+    def _embeddings(
+        self, data: Data | PreparedGraph, known: Tensor | None = None, progress: bool = False
+    ) -> list[Tensor]:
+        if self.layers:
+            return super()._embeddings(data, known, progress)
+        self._require_init()
+        graph = self.prepare(data)
+        h = graph.propagated(self.propagation).dense()
+        if known is None:
+            return [h]
+        check_known(known, self.embed().size(0), graph.num_nodes)
+        return [h.index_copy(0, known, self.embed())]
 
     def loss(self, data: Data | PreparedGraph) -> Tensor:
         r"""The objective :math:`J = \sum_l \gamma_l J_l / n`, differentiable in the embeddings."""
         self._require_init()
         graph = self.prepare(data)
-        rows = readout_rows(self.readout.kernel, self.layers[-1].h, graph)
+        rows = self._readout_rows(graph)
         total = self._hidden_loss(graph) + self.loss_weights[-1] * self.readout.loss_on(rows)
         return total / graph.num_nodes
 
@@ -170,7 +217,7 @@ class GCKM(KernelLayers):
         """The scores of the last solve on the fitted graph, ``[n, p]``; ``x`` is not looked at."""
         self._require_fit()
         topology = Topology(edge_index, edge_weight, x.size(0))
-        self.layers[0].check_graph(topology)
+        check_same_edges(EdgeIdentity(*self.data_id[: len(EdgeIdentity._fields)].tolist()), topology.identity)
         return self.readout.scores
 
     def scores(
@@ -195,7 +242,9 @@ class GCKM(KernelLayers):
         graph = self.prepare(data)
         if known is None and self.is_fitted_on(graph):
             return self.readout.scores
-        return self._out_of_sample().scores_on(graph, self._pinned(known), progress)
+        if known is None or self.layers:
+            return self._out_of_sample().scores_on(graph, self._pinned(known), progress)
+        return self._out_of_sample().scores_beside(graph, known, self.readout.fit.rows().view("h"), progress)
 
     def predict(self, data: Data | PreparedGraph | None = None) -> Tensor:
         """Classes ``[n]`` of the fitted graph, or of any other."""
@@ -213,12 +262,17 @@ class GCKM(KernelLayers):
         """The same, made of this model's own kernels and extensions."""
         self._require_fit()
         maps = [conv.out_of_sample() for conv in self.layers]
-        return InductiveGCKM(self.settings, self.in_channels, maps, self.readout.out_of_sample(), self.scaling)
+        readout = self.readout.out_of_sample()
+        return InductiveGCKM(self.settings, self.in_channels, maps, self.propagation, readout, self.scaling)
+
+    def _readout_rows(self, graph: PreparedGraph) -> Rows:
+        return readout_rows(self.readout.kernel, self.propagation, graph, self.layers[-1].z if self.layers else None)
 
     def summary(self) -> str:
         """The fitted layers, a line each: channels, kernel, and what represents its matrix with which error."""
         self._require_fit()
-        lines = [
+        lines = [] if self.layers else [f"features: {self.in_channels}, {PropagationSettings.of(self.propagation)}"]
+        lines += [
             f"layer {number}: {conv.h.size(1)} channels, {conv.kernel!r}, {conv.fit.description}"
             for number, conv in enumerate(self.layers, start=1)
         ]

@@ -1,9 +1,7 @@
 """The graph convolutional kernel machine layer, called as PyG's layers are."""
 
-from __future__ import annotations
-
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -27,9 +25,13 @@ class GCKMConv(KernelLayer):
     :meth:`initialize` finds the minimum, the top eigenvectors; in a deeper model :meth:`loss` and
     :class:`~torch_gckm.optim.CayleyAdam` tune it together with other terms.
 
+    The output weighs the columns of :math:`H` by the eigenvalues :math:`\lambda` that the initialisation found,
+    :math:`Z = H (\lambda / \lambda_1)^{power} \sqrt n`. With ``power=0.5`` these are the coordinates of kernel PCA;
+    ``power=0`` returns :math:`H` itself, as in the paper, where the last direction counts as much as the first.
+
     .. note::
-        On the graph it was fitted on, :meth:`forward` returns the parameter
-        :math:`H` and does not look at ``x``. Layers below learn only through
+        On the graph it was fitted on, :meth:`forward` returns :math:`Z`, a function of the parameter
+        :math:`H`, and does not look at ``x``. Layers below learn only through
         :meth:`loss`. For another graph use :meth:`transform`.
 
     The kernel reads the aggregated features as the view ``"h"``, and the layer's input before aggregation as ``"x"``.
@@ -38,7 +40,8 @@ class GCKMConv(KernelLayer):
         in_channels: The number of input features.
         out_channels: The number of embedding dimensions :math:`s`.
         kernel: A kernel, its name, or a function of two matrices.
-        aggregation: ``"gcn"``, ``"sum"``, ``"mean"``, ``"none"``, or a module ``(x, edge_index, edge_weight) -> a``.
+        aggregation: ``"gcn"``, ``"sum"``, ``"mean"``, ``"ssgc"``, ``"ppr"``, ``"none"``, see
+            :class:`~torch_gckm.graph.Propagation`, or a module ``(x, edge_index, edge_weight) -> a``.
         hops: How often to propagate.
         eta: The regularisation :math:`\eta > 0`.
         gram: How to represent the kernel matrix: ``"auto"``, ``"dense"`` or an object such as ``Dense()``.
@@ -46,6 +49,7 @@ class GCKMConv(KernelLayer):
         direction: Which neighbours to receive from on a directed graph: ``"in"``, ``"out"`` or ``"both"``.
         rank_deficient: What to do if :math:`K_c` has fewer than :math:`s` positive eigenvalues:
             ``"reduce"`` the dimension with a warning, or raise an ``"error"``.
+        power: The power of the eigenvalues in the output.
 
     Shapes:
         - **input:** features ``[n, in_channels]``, edges ``[2, E]`` or sparse, edge weights ``[E]`` *(optional)*
@@ -53,7 +57,7 @@ class GCKMConv(KernelLayer):
 
     Attributes:
         h: The dual variables :math:`H`, ``[n, out_channels]``, a Parameter on the Stiefel manifold.
-        fitted: The rest of what the fit found, a :class:`~torch_gckm.nn.layer_fit.LayerFit`; ``None`` before.
+        fitted: The rest of what the fit found, a :class:`~torch_gckm.nn.fits.LayerFit`; ``None`` before.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -68,7 +72,7 @@ class GCKMConv(KernelLayer):
         *,
         method: Literal["kernel_pca", "random"] = "kernel_pca",
         seed: int = 0,
-    ) -> GCKMConv:
+    ) -> Self:
         """Fit the layer to a graph by kernel PCA on the aggregated features.
 
         Under ``torch.no_grad()`` the factor of the kernel matrix, which :meth:`loss` would use, is freed at once.
@@ -93,7 +97,7 @@ class GCKMConv(KernelLayer):
         edge_weight: Tensor | None = None,
         n_id: Tensor | None = None,
     ) -> Tensor:
-        """The embedding of the fitted graph; fits the layer on the first call.
+        """The output on the fitted graph, ``[n, out_channels]``; fits the layer on the first call.
 
         Args:
             x: Node features; only looked at by the first call.
@@ -114,7 +118,7 @@ class GCKMConv(KernelLayer):
                 DetachedInputWarning,
                 stacklevel=2,
             )
-        return self.h if n_id is None else self.h[n_id]
+        return self.z if n_id is None else self.z[n_id]
 
     def loss(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
         r"""The objective :math:`-\frac{1}{2 \eta} \mathrm{Tr}(H' K_c H)`, differentiable in :math:`H` and ``x``.
@@ -139,8 +143,9 @@ class GCKMConv(KernelLayer):
             \hat H = \tfrac{1}{\eta} \left( K_{\textrm{new}} H_c - \tfrac{1}{n} 1 1' K H_c \right) \Lambda^{-1},
             \qquad \Lambda = \tfrac{1}{\eta} H' K_c H,
 
-        with :math:`H_c` the embedding minus its mean. On the fitted graph, right after kernel PCA, it returns
-        :math:`H`. With a low-rank kernel matrix a node costs the same whatever the size of the fitted graph.
+        with :math:`H_c` the embedding minus its mean, and columns weighted as those of :math:`Z`. On the fitted graph,
+        right after kernel PCA, it returns :math:`Z`. With a low-rank kernel matrix a node costs the same whatever the
+        size of the fitted graph.
 
         Args:
             x: Node features.

@@ -1,20 +1,17 @@
 """Fitted layers, readouts and models as functions of any graph, apart from the graph they were fitted on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.files import PathLike
-from torch_gckm.graph import PreparedGraph, Propagation, Scaling
-from torch_gckm.kernels import DenseFeatures, Kernel, Rows, Views, kernel_from_config
+from torch_gckm.graph import PreparedGraph, Scaling
+from torch_gckm.kernels import DenseFeatures, Features, Kernel, Rows, Views, kernel_from_config
 from torch_gckm.nn.extension import Extension, check_known
-from torch_gckm.nn.saving import save_model
-from torch_gckm.nn.settings import ModelSettings
+from torch_gckm.nn.settings import ModelSettings, save_model
 from torch_gckm.readout import class_codes, class_similarity, decode
 
 Known = tuple[Tensor, Sequence[Tensor]]  # Places of fitted nodes in another graph, their embeddings after every layer.
@@ -88,9 +85,12 @@ def embed_graph(
     return embeddings
 
 
-def readout_rows(kernel: Kernel, h: Tensor, graph: PreparedGraph) -> Rows:
-    """What a model's readout reads: the last embedding as the view ``"h"``, the input features as ``"x"``."""
-    last = DenseFeatures(h)
+def readout_rows(kernel: Kernel, propagation: torch.nn.Module, graph: PreparedGraph, h: Tensor | None) -> Rows:
+    """What a model's readout reads: the propagated output of the last layer as the view ``"h"``, the input as ``"x"``.
+
+    Without layers, ``h=None``, the view ``"h"`` is that of the propagated input features.
+    """
+    last = graph.propagated(propagation) if h is None else graph.propagate(propagation, h)
     return Views({"h": last, "x": graph.input}) if "x" in kernel.views else last
 
 
@@ -105,23 +105,21 @@ class InductiveGCKM(torch.nn.Module):
         settings: ModelSettings,
         in_channels: int,
         layers: Sequence[LayerMap],
+        propagation: torch.nn.Module,
         readout: ReadoutMap,
         scaling: Scaling,
     ) -> None:
         super().__init__()
-        self.settings, self.in_channels = settings, in_channels
+        self.settings, self.in_channels, self.propagation = settings, in_channels, propagation
         self.layers, self.readout, self.scaling = torch.nn.ModuleList(layers), readout, scaling
 
     @classmethod
-    def from_settings(cls, settings: ModelSettings, in_channels: int, out_channels: int) -> InductiveGCKM:
+    def from_settings(cls, settings: ModelSettings, in_channels: int, out_channels: int) -> Self:
         """A model that is still to load its state."""
-        layers = [
-            LayerMap(kernel_from_config(layer.kernel), Propagation(layer.aggregation, layer.hops, layer.direction))
-            for layer in settings.layers
-        ]
+        layers = [LayerMap(kernel_from_config(layer.kernel), layer.propagation.build()) for layer in settings.layers]
         codes = class_codes(settings.readout.code, out_channels)
         readout = ReadoutMap(kernel_from_config(settings.readout.kernel), codes)
-        return cls(settings, in_channels, layers, readout, Scaling(settings.normalize))
+        return cls(settings, in_channels, layers, settings.propagation.build(), readout, Scaling(settings.normalize))
 
     @property
     def out_channels(self) -> int:
@@ -140,13 +138,23 @@ class InductiveGCKM(torch.nn.Module):
     @torch.no_grad()
     def scores_on(self, graph: PreparedGraph, known: Known | None = None, progress: bool = False) -> Tensor:
         """Scores of every node of a prepared graph; see :func:`embed_graph`."""
-        h = embed_graph(self._maps, graph, known, progress)[-1]
-        scores: Tensor = self.readout(readout_rows(self.readout.kernel, h, graph), "readout" if progress else None)
+        h = embed_graph(self._maps, graph, known, progress)[-1] if self._maps else None
+        rows = readout_rows(self.readout.kernel, self.propagation, graph, h)
+        return self.readout(rows, "readout" if progress else None)
+
+    @torch.no_grad()
+    def scores_beside(self, graph: PreparedGraph, known: Tensor, h: Features, progress: bool = False) -> Tensor:
+        """The same without layers, where the features ``h`` that the readout reads of known nodes are given."""
+        check_known(known, h.num_rows, graph.num_nodes)
+        scores = self.scores_on(graph, progress=progress)
+        with_input = "x" in self.readout.kernel.views
+        scores[known] = self.readout(Views({"h": h, "x": graph.input.rows(known)}) if with_input else h)
         return scores
 
     def embed(self, data: Data | PreparedGraph, layer: int = -1) -> Tensor:
-        """Embeddings of every node of a graph after a hidden layer, ``[n, s]``."""
-        return embed_graph(self._maps, self.prepare(data))[layer]
+        """Embeddings of every node of a graph after a hidden layer, ``[n, s]``; without any, what the readout reads."""
+        graph = self.prepare(data)
+        return embed_graph(self._maps, graph)[layer] if self._maps else graph.propagated(self.propagation).dense()
 
     def predict(self, data: Data | PreparedGraph) -> Tensor:
         """Classes ``[n]`` of a graph."""

@@ -1,8 +1,7 @@
 """A layer of the kernel machine on prepared graphs."""
 
 import warnings
-from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,26 +9,38 @@ from torch import Tensor
 from torch_gckm import panels
 from torch_gckm.errors import GraphMismatchError, InvalidInputError, LowRankError, LowRankWarning, NotFittedError
 from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
-from torch_gckm.graph import Direction, PreparedGraph, Propagation, PropagationLike, Topology, as_propagation
+from torch_gckm.graph import Direction, PreparedGraph, PropagationLike, Topology, as_propagation
+from torch_gckm.graph.topology import EdgeIdentity
 from torch_gckm.kernels import KernelLike, Rows, as_kernel, kernel_from_config
 from torch_gckm.manifold import random_stiefel
-from torch_gckm.nn.extension import resize, write
+from torch_gckm.nn.extension import write
+from torch_gckm.nn.fits import FittedModule, LayerFit, spectral_scale
 from torch_gckm.nn.inductive import LayerMap, layer_rows
-from torch_gckm.nn.layer_fit import LayerFit
-from torch_gckm.nn.settings import LayerSettings
+from torch_gckm.nn.settings import LayerSettings, PropagationSettings
 
 L = TypeVar("L", bound="KernelLayer")
 
 
-class KernelLayer(torch.nn.Module):
+def check_same_edges(fitted: EdgeIdentity, given: EdgeIdentity) -> None:
+    """Raise unless a graph is the fitted one."""
+    if fitted != given:
+        how = ", other ones or with other weights" if fitted[:2] == given[:2] else ""
+        raise GraphMismatchError(
+            f"the layer was fitted on a graph with {fitted.num_nodes} nodes and {fitted.num_edges} edges; the one "
+            f"given has {given.num_nodes} nodes and {given.num_edges} edges{how}. "
+            "Use transform for other graphs, or initialize to fit again"
+        )
+
+
+class KernelLayer(FittedModule):
     """The state and the computations of :class:`~torch_gckm.GCKMConv`, which adds PyG's way of calling a layer.
 
-    A fitted layer is its parameter :attr:`h` and one :attr:`fitted`, which is replaced as a whole. The input of a layer
-    is a prepared graph and, above the first layer, the embedding ``h`` of the layer below.
+    The input of a layer is a prepared graph and, above the first layer, the output :attr:`z` of the layer below.
     """
 
     stiefel_parameters = ("h",)
     fitted: LayerFit | None
+    kind_of_fit = LayerFit
 
     def __init__(
         self,
@@ -43,8 +54,11 @@ class KernelLayer(torch.nn.Module):
         num_nodes: int = -1,
         direction: Direction = "in",
         rank_deficient: Literal["reduce", "error"] = "reduce",
+        power: float = 0.5,
     ) -> None:
         super().__init__()
+        if not power >= 0:
+            raise InvalidInputError(f"'power' must not be negative, got {power}")
         if out_channels < 1:
             raise InvalidInputError(f"'out_channels' must be positive, got {out_channels}")
         if not eta > 0:
@@ -52,7 +66,7 @@ class KernelLayer(torch.nn.Module):
         if rank_deficient not in ("reduce", "error"):
             raise InvalidInputError(f"'rank_deficient' must be 'reduce' or 'error', got {rank_deficient!r}")
         self.in_channels, self.out_channels, self.num_nodes = in_channels, out_channels, num_nodes
-        self.eta, self.rank_deficient = float(eta), rank_deficient
+        self.eta, self.power, self.rank_deficient = float(eta), float(power), rank_deficient
         self.kernel = as_kernel(kernel)
         self.aggregation = as_propagation(aggregation, hops, direction)
         self.gram = as_gram(gram)
@@ -85,6 +99,11 @@ class KernelLayer(torch.nn.Module):
         """The eigenvalues of the centred kernel matrix found by :meth:`initialize`, ``[out_channels]``."""
         return self.fit.eigenvalues
 
+    @property
+    def z(self) -> Tensor:
+        """The output of the layer on the fitted graph, differentiable in :attr:`h`, ``[n, out_channels]``."""
+        return self.h if self.power == 0 else self.h * self.fit.scale
+
     def initialize_on(
         self,
         graph: PreparedGraph,
@@ -109,7 +128,8 @@ class KernelLayer(torch.nn.Module):
             else:
                 raise InvalidInputError(f"'method' must be 'kernel_pca' or 'random', got {method!r}")
             write(self.h, embedding)
-            self.fitted = LayerFit(gram, values, graph.topology.identity)
+            scale = spectral_scale(values, graph.num_nodes, self.power)
+            self.fitted = LayerFit(gram, values, scale, graph.topology.identity)
         if not will_be_trained or (graph.x if h is None else h).requires_grad:
             gram.release()  # Nothing will ask for this matrix again, or what is below changes it.
 
@@ -132,35 +152,21 @@ class KernelLayer(torch.nn.Module):
 
     def check_graph(self, topology: Topology) -> None:
         """Raise unless these are the edges of the graph that the layer was fitted on."""
-        fitted, given = self.fit.edges, topology.identity
-        if fitted != given:
-            how = ", other ones or with other weights" if fitted[:2] == given[:2] else ""
-            raise GraphMismatchError(
-                f"the layer was fitted on a graph with {fitted.num_nodes} nodes and {fitted.num_edges} edges; the one "
-                f"given has {given.num_nodes} nodes and {given.num_edges} edges{how}. "
-                "Use transform for other graphs, or initialize to fit again"
-            )
+        check_same_edges(self.fit.edges, topology.identity)
 
     def settings(self, loss_weight: float = 1.0) -> LayerSettings:
         """The settings of the layer; ``loss_weight`` is its weight in the objective of a model."""
-        own = self.aggregation
-        kind, hops, direction = own.key if isinstance(own, Propagation) else (repr(own), 1, "in")
-        kernel, gram = self.kernel.config(), self.gram.config()
-        return LayerSettings(self.out_channels, kernel, kind, hops, direction, self.eta, loss_weight, gram)
+        propagation, gram = PropagationSettings.of(self.aggregation), self.gram.config()
+        numbers = (self.power, self.eta, loss_weight)
+        return LayerSettings(self.out_channels, self.kernel.config(), propagation, *numbers, gram)
 
     @classmethod
     def from_settings(cls: type[L], in_channels: int, settings: LayerSettings, gram: GramLike = "auto") -> L:
         """A layer with these settings; ``gram`` is used where they leave it open."""
-        return cls(
-            in_channels,
-            settings.channels,
-            kernel_from_config(settings.kernel),
-            settings.aggregation,
-            settings.hops,
-            settings.eta,
-            gram if settings.gram is None else gram_from_config(settings.gram),
-            direction=settings.direction,
-        )
+        chosen = gram if settings.gram is None else gram_from_config(settings.gram)
+        kernel, propagation = kernel_from_config(settings.kernel), settings.propagation.build()
+        channels, power = settings.channels, settings.power
+        return cls(in_channels, channels, kernel, propagation, eta=settings.eta, gram=chosen, power=power)
 
     def _kernel_pca(self, gram: Gram) -> tuple[Tensor, Tensor]:
         values, h = gram.eigenvectors(self.out_channels)
@@ -177,15 +183,8 @@ class KernelLayer(torch.nn.Module):
     def _matrix(self, rows: Rows, landmarks: Tensor | None = None) -> Gram:
         return self.gram.centred(self.kernel, rows, min_rank=2 * self.out_channels, landmarks=landmarks)
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        loaded = state_dict.get(prefix + "h")
-        if loaded is not None:  # The fit takes the sizes of what is loaded, and is replaced as a whole.
-            resize(self.h, loaded.shape)
-            self.fitted = LayerFit.from_state(state_dict, prefix + "fitted.", self.h)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({self.in_channels}, {self.out_channels}, kernel={self.kernel!r}, "
-            f"aggregation={self.aggregation!r}, eta={self.eta:g}, gram={self.gram!r})"
+            f"aggregation={self.aggregation!r}, power={self.power:g}, eta={self.eta:g}, gram={self.gram!r})"
         )

@@ -32,6 +32,7 @@ class KernelLayers(torch.nn.Module):
     Wherever a ``Data`` object is taken, a graph that :meth:`prepare` made of it saves preparing it again.
 
     Attributes:
+        in_channels: The number of input features.
         layers: The layers.
         scaling: How the input features are scaled.
         data_id: The identity of the fitted graph; zeros before a fit.
@@ -40,6 +41,7 @@ class KernelLayers(torch.nn.Module):
     data_id: Tensor
     scaling: Scaling
     _how_to_fit = "layers.initialize(data)"
+    _fewest_layers = 1
 
     def __init__(
         self,
@@ -53,34 +55,38 @@ class KernelLayers(torch.nn.Module):
         loss_weights: float | Sequence[float] = 1.0,
         gram: GramLike | Sequence[GramLike] = "auto",
         direction: Direction | Sequence[Direction] = "in",
+        power: float | Sequence[float] = 0.5,
     ) -> None:
         super().__init__()
         hidden = (hidden_channels,) if isinstance(hidden_channels, int) else tuple(hidden_channels)
-        if not hidden:
+        if len(hidden) < self._fewest_layers:
             raise InvalidInputError("'hidden_channels' must name at least one layer")
         depth = len(hidden)
         # A kernel that serves several layers is copied: each has a bandwidth of its own.
         kernels = [copy.deepcopy(as_kernel(k)) for k in per_layer(kernel, depth, "kernel")]
         arguments = (("aggregation", aggregation), ("hops", hops), ("eta", eta), ("gram", gram))
         columns = [per_layer(value, depth, name) for name, value in arguments]
-        directions = per_layer(direction, depth, "direction")
+        directions, powers = per_layer(direction, depth, "direction"), per_layer(power, depth, "power")
+        widths = (in_channels, *hidden)[:depth]
         convs = [
-            GCKMConv(*row[:-1], direction=row[-1])
-            for row in zip((in_channels, *hidden[:-1]), hidden, kernels, *columns, directions, strict=True)
+            GCKMConv(*row[:-2], direction=row[-2], power=row[-1])
+            for row in zip(widths, hidden, kernels, *columns, directions, powers, strict=True)
         ]
-        self._assemble(convs, Scaling(normalize), per_layer(loss_weights, depth, "loss_weights"))
+        self._assemble(in_channels, convs, Scaling(normalize), per_layer(loss_weights, depth, "loss_weights"))
 
     @classmethod
     def of(cls: type[M], convs: Sequence[GCKMConv], graph: PreparedGraph) -> M:
         """Layers that were fitted one after the other to a prepared graph."""
         layers = cls.__new__(cls)
         torch.nn.Module.__init__(layers)
-        KernelLayers._assemble(layers, convs, graph.scaling, [1.0] * len(convs))
+        KernelLayers._assemble(layers, graph.x.size(1), convs, graph.scaling, [1.0] * len(convs))
         layers.data_id.copy_(torch.tensor(graph.identity))
         return layers
 
-    def _assemble(self, convs: Sequence[GCKMConv], scaling: Scaling, loss_weights: Sequence[float]) -> None:
-        self.convs, self.scaling = torch.nn.ModuleList(convs), scaling
+    def _assemble(
+        self, in_channels: int, convs: Sequence[GCKMConv], scaling: Scaling, loss_weights: Sequence[float]
+    ) -> None:
+        self.in_channels, self.convs, self.scaling = in_channels, torch.nn.ModuleList(convs), scaling
         self.loss_weights = tuple(float(weight) for weight in loss_weights)
         self.register_buffer("data_id", torch.zeros(5, dtype=torch.long))
 
@@ -96,9 +102,9 @@ class KernelLayers(torch.nn.Module):
         return cast(list[GCKMConv], list(self.convs))
 
     @property
-    def in_channels(self) -> int:
-        """The number of input features."""
-        return self.layers[0].in_channels
+    def is_initialized(self) -> bool:
+        """Whether the layers have been fitted to a graph."""
+        return all(conv.is_initialized for conv in self.layers) and bool(self.data_id.any())
 
     @property
     def hidden_channels(self) -> tuple[int, ...]:
@@ -144,7 +150,7 @@ class KernelLayers(torch.nn.Module):
         h = None
         for number, conv in enumerate(self.layers):
             conv.initialize_on(graph, h, method=method, seed=seed + number)
-            h = conv.h
+            h = conv.z
         self.scaling = graph.scaling
         self.data_id.copy_(torch.tensor(graph.identity))
         return self
@@ -160,7 +166,7 @@ class KernelLayers(torch.nn.Module):
         self._require_init()
         graph = None if data is None else self.prepare(data)
         if graph is None or self.is_fitted_on(graph):
-            return self.layers[layer].h.detach()
+            return self.layers[layer].z.detach()
         return self._embeddings(graph)[layer]
 
     def transform(self, data: Data | PreparedGraph, known: Tensor | None = None, *, progress: bool = False) -> Tensor:
@@ -186,18 +192,18 @@ class KernelLayers(torch.nn.Module):
         return embed_graph(maps, self.prepare(data), self._pinned(known), progress)
 
     def _pinned(self, known: Tensor | None) -> Known | None:
-        return None if known is None else (known, [conv.h.detach() for conv in self.layers])
+        return None if known is None else (known, [conv.z.detach() for conv in self.layers])
 
     def _hidden_loss(self, graph: PreparedGraph) -> Tensor:
         total = torch.zeros((), dtype=graph.dtype, device=graph.x.device)
         h = None
         for weight, conv in zip(self.loss_weights, self.layers, strict=False):
             total = total + weight * conv.loss_on(graph, h)
-            h = conv.h
+            h = conv.z
         return total
 
     def _require_init(self) -> None:
-        if not self.layers[-1].is_initialized:
+        if not self.is_initialized:
             raise NotFittedError(f"the model is not fitted; run {self._how_to_fit} first")
 
 

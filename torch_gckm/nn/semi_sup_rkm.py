@@ -1,9 +1,7 @@
 """The semi-supervised kernel machine that reads out the classes."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -12,9 +10,9 @@ from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows, kernel_from_config
-from torch_gckm.nn.extension import resize, write
+from torch_gckm.nn.extension import write
+from torch_gckm.nn.fits import FittedModule, ReadoutFit
 from torch_gckm.nn.inductive import ReadoutMap
-from torch_gckm.nn.readout_fit import ReadoutFit
 from torch_gckm.nn.settings import ReadoutSettings
 from torch_gckm.readout import (
     ClassWeight,
@@ -28,7 +26,7 @@ from torch_gckm.readout import (
 )
 
 
-class SemiSupRKMReadout(torch.nn.Module):
+class SemiSupRKMReadout(FittedModule):
     r"""The semi-supervised restricted kernel machine from the `"Unsupervised Neighborhood Propagation
     Kernel Layers for Semi-supervised Node Classification" <https://arxiv.org/abs/2301.13764>`_ paper.
 
@@ -67,11 +65,12 @@ class SemiSupRKMReadout(torch.nn.Module):
 
     Attributes:
         h: The dual variables :math:`H = R^{-1} a`, ``[n, p]``, a Parameter written by the solve.
-        fitted: The rest of what the solve found, a :class:`~torch_gckm.nn.readout_fit.ReadoutFit`; ``None`` before.
+        fitted: The rest of what the solve found, a :class:`~torch_gckm.nn.fits.ReadoutFit`; ``None`` before.
     """
 
     codes: Tensor
     fitted: ReadoutFit | None
+    kind_of_fit = ReadoutFit
 
     def __init__(
         self,
@@ -226,12 +225,12 @@ class SemiSupRKMReadout(torch.nn.Module):
     @torch.no_grad()
     def transform(self, h: FeaturesLike, *, progress: str | None = None) -> Tensor:
         """Scores of new nodes from their features, ``[n_new, p]``; see :meth:`GCKMConv.transform`."""
-        scores: Tensor = self.out_of_sample()(self._checked(h), progress)
-        return scores
+        return self.out_of_sample()(self._checked(h), progress)
 
     def out_of_sample(self) -> ReadoutMap:
         """What the fit predicts for any node, apart from the graph it was fitted on."""
-        return ReadoutMap(self.kernel, self.codes, self.fit.extension(self.kernel, self.eta, self._matrix))
+        eta = torch.tensor(self.eta, dtype=torch.float64)
+        return ReadoutMap(self.kernel, self.codes, self.fit.extension(self.kernel, eta, self._matrix))
 
     def predict(self, scores: Tensor | None = None) -> Tensor:
         """Classes from scores, by default those of the last solve, ``[n]``."""
@@ -245,7 +244,7 @@ class SemiSupRKMReadout(torch.nn.Module):
     @classmethod
     def from_settings(
         cls, in_channels: int, out_channels: int, settings: ReadoutSettings, gram: GramLike = "auto"
-    ) -> SemiSupRKMReadout:
+    ) -> Self:
         """A readout with these settings; ``gram`` is used where they leave it open."""
         chosen = gram if settings.gram is None else gram_from_config(settings.gram)
         kernel, numbers = kernel_from_config(settings.kernel), (settings.eta, settings.lambda1, settings.lambda2)
@@ -278,13 +277,6 @@ class SemiSupRKMReadout(torch.nn.Module):
         for name, tensor in rows.detach().tensors(self.kernel.views).items():
             panels.check_finite(tensor, name)
         return rows
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        loaded = state_dict.get(prefix + "h")
-        if loaded is not None:  # The fit takes the sizes of what is loaded, and is replaced as a whole.
-            resize(self.h, loaded.shape)
-            self.fitted = ReadoutFit.from_state(state_dict, prefix + "fitted.", self.h)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def __repr__(self) -> str:
         return (

@@ -1,24 +1,58 @@
-"""The settings of a model as plain values.
-
-Models are built from them, files and checkpoints written and compared with them; searches draw them, tables and
-reports print them.
-"""
+"""Models as plain values and tensors: settings, which they are built from, and files, which execute no code."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 import torch
 from torch import Tensor
 
-from torch_gckm.graph import Direction, Normalize
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.graph import KINDS, Direction, Normalize, Propagation
+from torch_gckm.graph.propagation import DEFAULT_ALPHA
 from torch_gckm.kernels import kernel_from_config
 from torch_gckm.readout import ClassWeight
 
+if TYPE_CHECKING:
+    from torch_gckm.nn.gckm import GCKM
+    from torch_gckm.nn.inductive import InductiveGCKM
+
+    Model = Union[GCKM, InductiveGCKM]
+
 Config = dict[str, Any]
+FORMAT = "model 4"
+
+
+@dataclass(frozen=True)
+class PropagationSettings:
+    """The arguments of a :class:`~torch_gckm.graph.Propagation`; a module of the user's own is known by its name."""
+
+    kind: str = "gcn"
+    hops: int = 1
+    direction: Direction = "in"
+    alpha: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.alpha is None:  # So that settings equal those of the module that is built from them.
+            object.__setattr__(self, "alpha", DEFAULT_ALPHA.get(self.kind))
+
+    @classmethod
+    def of(cls, propagation: torch.nn.Module) -> PropagationSettings:
+        """The settings of a module."""
+        return cls(*propagation.key) if isinstance(propagation, Propagation) else cls(repr(propagation))
+
+    def build(self) -> Propagation:
+        """The module."""
+        return Propagation(self.kind, self.hops, self.direction, self.alpha)
+
+    def __str__(self) -> str:
+        hops = "" if self.kind == "none" or self.hops == 1 else f"^{self.hops}"
+        alpha = "" if self.alpha == DEFAULT_ALPHA.get(self.kind) else f" alpha={self.alpha:g}"
+        return f"{self.kind}{hops}" + ("" if self.direction == "in" else f" {self.direction}") + alpha
 
 
 @dataclass(frozen=True)
@@ -28,9 +62,8 @@ class LayerSettings:
     Attributes:
         channels: The number of embedding dimensions.
         kernel: What :meth:`~torch_gckm.kernels.Kernel.config` returns.
-        aggregation: The kind of propagation.
-        hops: How often to propagate.
-        direction: Which neighbours to receive from.
+        propagation: How the layer propagates.
+        power: How much of the spectrum its output keeps.
         eta: The regularisation.
         loss_weight: The weight of the layer in the objective.
         gram: What :meth:`~torch_gckm.gram.GramFactory.config` returns; ``None`` leaves it to whoever builds the model.
@@ -38,21 +71,19 @@ class LayerSettings:
 
     channels: int
     kernel: Config
-    aggregation: str = "gcn"
-    hops: int = 1
-    direction: Direction = "in"
+    propagation: PropagationSettings = PropagationSettings()
+    power: float = 0.5
     eta: float = 1.0
     loss_weight: float = 1.0
     gram: Config | None = None
 
-    @property
-    def propagation(self) -> str:
-        """How the layer propagates, in a few words."""
-        hops = "" if self.aggregation == "none" or self.hops == 1 else f"^{self.hops}"
-        return f"{self.aggregation}{hops}" + ("" if self.direction == "in" else f" {self.direction}")
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> LayerSettings:
+        """From what ``dataclasses.asdict`` returned."""
+        return cls(**{**content, "propagation": PropagationSettings(**content["propagation"])})
 
     def __str__(self) -> str:
-        return f"{kernel_from_config(self.kernel)!r} {self.propagation} {self.channels}"
+        return f"{kernel_from_config(self.kernel)!r} {self.propagation} {self.channels} power={self.power:g}"
 
 
 @dataclass(frozen=True)
@@ -92,11 +123,13 @@ class ModelSettings:
         layers: The settings of the hidden layers.
         readout: The settings of the readout.
         normalize: How the input features are scaled.
+        propagation: How the features that the readout reads are propagated.
     """
 
     layers: tuple[LayerSettings, ...]
     readout: ReadoutSettings
     normalize: Normalize = None
+    propagation: PropagationSettings = PropagationSettings("none")
 
     def to_dict(self) -> Config:
         """Numbers, strings, lists and dicts, as files hold them; a class code may be a tensor."""
@@ -105,8 +138,9 @@ class ModelSettings:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ModelSettings:
         """From what :meth:`to_dict` returned."""
-        layers = tuple(LayerSettings(**layer) for layer in content["layers"])
-        return cls(layers, ReadoutSettings(**content["readout"]), content["normalize"])
+        layers = tuple(LayerSettings.from_dict(layer) for layer in content["layers"])
+        readout, propagation = ReadoutSettings(**content["readout"]), PropagationSettings(**content["propagation"])
+        return cls(layers, readout, content["normalize"], propagation)
 
     def layer_keys(self) -> list[str]:
         """For every depth, a text that two settings share if they agree so far on input and layers."""
@@ -114,7 +148,9 @@ class ModelSettings:
         return [json.dumps([self.normalize, layers[:depth]]) for depth in range(1, len(layers) + 1)]
 
     def __str__(self) -> str:
-        return " | ".join(map(str, (*([self.normalize] if self.normalize else []), *self.layers, self.readout)))
+        scaling = [self.normalize] if self.normalize else []
+        last = [] if self.propagation.kind == "none" else [self.propagation]
+        return " | ".join(map(str, (*scaling, *self.layers, *last, self.readout)))
 
 
 def differences(old: Any, new: Any, name: str = "settings") -> Iterator[tuple[str, Any, Any]]:
@@ -132,3 +168,52 @@ def differences(old: Any, new: Any, name: str = "settings") -> Iterator[tuple[st
             yield name, "a tensor", "another one"
     elif isinstance(old, Tensor) or isinstance(new, Tensor) or old != new:
         yield name, old, new
+
+
+def save_model(model: Model, path: PathLike) -> None:
+    """Write a model to one file."""
+    save_tensors({"format": FORMAT, **model_content(model)}, path)
+
+
+def load_model(path: PathLike) -> Model:
+    """Read a model that :func:`save_model` wrote."""
+    content = load_tensors(path)
+    if str(content.get("format")).startswith("ensemble"):
+        raise InvalidInputError(f"'{path}' holds an ensemble; read it with torch_gckm.select.GCKMEnsemble.load")
+    if content.get("format") != FORMAT:
+        raise InvalidInputError(f"'{path}' is not a model file of this version of torch_gckm")
+    return model_from_content(content)
+
+
+def model_content(model: Model) -> dict[str, Any]:
+    """A model as settings and tensors; refuses what could not be loaded again."""
+    settings = model.settings
+    for propagation in (*(layer.propagation for layer in settings.layers), settings.propagation):
+        if propagation.kind not in KINDS:
+            raise InvalidInputError(
+                f"a model with its own aggregation module cannot be saved whole: {propagation.kind}; "
+                "save model.state_dict() instead"
+            )
+    for kernel in (*(layer.kernel for layer in settings.layers), settings.readout.kernel):
+        kernel_from_config(kernel)
+    return {
+        "inductive": not hasattr(model, "data_id"),
+        "in_channels": model.in_channels,
+        "out_channels": model.out_channels,
+        "settings": settings.to_dict(),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "state": model.state_dict(),
+    }
+
+
+def model_from_content(content: dict[str, Any]) -> Model:
+    """A model from what :func:`model_content` returned."""
+    from torch_gckm.nn.gckm import GCKM
+    from torch_gckm.nn.inductive import InductiveGCKM
+
+    kind = InductiveGCKM if content["inductive"] else GCKM
+    settings = ModelSettings.from_dict(content["settings"])
+    model: Model = kind.from_settings(settings, content["in_channels"], content["out_channels"])
+    model.to(getattr(torch, content["dtype"]))
+    model.load_state_dict(content["state"])
+    return model

@@ -1,26 +1,21 @@
 """Adam on the Stiefel manifold by the Cayley transform."""
 
-from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.optim.adam import adam
 from torch.optim.optimizer import ParamsT
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.manifold import SkewFactors, assert_on_stiefel, cayley_fixed_point, cayley_step, orthonormalize
 
-_List = list[Tensor]
-
 
 class CayleyAdam(torch.optim.Adam):
     r"""Adam whose groups with ``stiefel=True`` keep :math:`X'X = I`.
 
-    From the `"Efficient Riemannian Optimization on the Stiefel Manifold via the
-    Cayley Transform" <https://arxiv.org/abs/2002.01113>`_ paper. For a
-    parameter :math:`X`, ``[n, s]``, with gradient :math:`G`:
+    From the `"Efficient Riemannian Optimization on the Stiefel Manifold via the Cayley Transform"
+    <https://arxiv.org/abs/2002.01113>`_ paper. For a parameter :math:`X`, ``[n, s]``, with gradient :math:`G`:
 
     .. math::
         M &\leftarrow \beta_1 M + (1 - \beta_1) G, \qquad
@@ -30,9 +25,8 @@ class CayleyAdam(torch.optim.Adam):
         \alpha &= \min(\textrm{lr}, 1 / (\|W\|_1 + \epsilon)) \\
         X &\leftarrow (I + \tfrac{\alpha}{2} W)^{-1} (I - \tfrac{\alpha}{2} W) X
 
-    The transform is exact: :math:`W` has rank :math:`2s`, so a step costs
-    :math:`O(n s^2)` and no :math:`n \times n` matrix exists. All other groups
-    are stepped by :class:`torch.optim.Adam`.
+    The transform is exact: :math:`W` has rank :math:`2s`, so a step costs :math:`O(n s^2)` and no
+    :math:`n \times n` matrix exists. All other groups are stepped by :class:`torch.optim.Adam`.
 
     .. code-block:: python
 
@@ -41,8 +35,8 @@ class CayleyAdam(torch.optim.Adam):
             {"params": encoder.parameters()},
         ], lr=0.01)
 
-    ``weight_decay`` and ``amsgrad`` have no meaning for Stiefel groups
-    (:math:`\|X\|_F` is constant, :math:`v` is a scalar) and are ignored there.
+    ``weight_decay`` and ``amsgrad`` have no meaning for Stiefel groups (:math:`\|X\|_F` is constant, :math:`v` is a
+    scalar) and are ignored there.
 
     Args:
         params: Parameters or groups, as for :class:`torch.optim.Adam`.
@@ -94,28 +88,16 @@ class CayleyAdam(torch.optim.Adam):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_own_defaults": self._own_defaults}
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
+    def _init_group(self, group: dict[str, Any], *collected: list[Tensor]) -> bool:
+        """Collect what Adam is to step: nothing of a Stiefel group, which is stepped here."""
+        if not group["stiefel"]:
+            return super()._init_group(group, *collected)
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                self._stiefel_step(parameter, group)
+        return False
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Take one step; ``closure`` re-evaluates the model and returns the loss."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            if group["stiefel"]:
-                for parameter in group["params"]:
-                    if parameter.grad is not None:
-                        self._stiefel_step(parameter, group)
-            else:
-                self._euclidean_step(group)
-        return loss
-
     def _stiefel_step(self, x: Tensor, group: dict[str, Any]) -> None:
         assert x.grad is not None
         gradient = -x.grad if group["maximize"] else x.grad
@@ -141,25 +123,12 @@ class CayleyAdam(torch.optim.Adam):
         momentum.copy_(w.tangent())  # At the old point.
         x.copy_(orthonormalize(y) if group["cleanup"] and k % group["cleanup"] == 0 else y)
 
-    def _euclidean_step(self, group: dict[str, Any]) -> None:
-        # Adam's own collection of tensors and its functional form; only the loop over groups is ours.
-        # Parameters, gradients, averages, averages of squares, their maxima, numbers of steps.
-        collected: tuple[_List, _List, _List, _List, _List, _List] = ([], [], [], [], [], [])
-        has_complex = self._init_group(group, *collected)
-        beta1, beta2 = group["betas"]
-        options = (
-            "lr", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable", "differentiable", "fused",
-            "decoupled_weight_decay",
-        )  # fmt: skip
-        chosen = {name: group[name] for name in options}
-        adam(*collected, has_complex=has_complex, beta1=beta1, beta2=beta2, **chosen)
-
 
 def param_groups(model: torch.nn.Module, **stiefel_options: Any) -> list[dict[str, Any]]:
     """Parameter groups for :class:`CayleyAdam`, with the Stiefel parameters marked.
 
-    A module names its Stiefel parameters in the class attribute
-    ``stiefel_parameters``, as :class:`~torch_gckm.nn.GCKMConv` does.
+    A module names its Stiefel parameters in the class attribute ``stiefel_parameters``, as
+    :class:`~torch_gckm.nn.GCKMConv` does.
 
     Args:
         model: Any module, with or without such layers.
@@ -168,14 +137,9 @@ def param_groups(model: torch.nn.Module, **stiefel_options: Any) -> list[dict[st
     Returns:
         A group with ``stiefel=True``, then one with ``stiefel=False``; empty groups are left out.
     """
-    on_manifold = [
-        getattr(module, name) for module in model.modules() for name in getattr(module, "stiefel_parameters", ())
-    ]
-    marked = {id(parameter) for parameter in on_manifold}
+    names = [(module, name) for module in model.modules() for name in getattr(module, "stiefel_parameters", ())]
+    on_manifold = [p for p in (getattr(module, name) for module, name in names) if p.requires_grad]
+    marked = {id(p) for p in on_manifold}
     rest = [p for p in model.parameters() if p.requires_grad and id(p) not in marked]
-    on_manifold = [p for p in on_manifold if p.requires_grad]
-    groups = [
-        {"params": on_manifold, "stiefel": True, **stiefel_options},
-        {"params": rest, "stiefel": False},
-    ]
+    groups = [{"params": on_manifold, "stiefel": True, **stiefel_options}, {"params": rest, "stiefel": False}]
     return [group for group in groups if group["params"]]

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.nn import GCKM, GCKMConv
-from torch_gckm.plot.style import COLOURS, MARKERS, QUIET, axes_of, frame, legend_below
-from torch_gckm.plot.subject import Subject
+from torch_gckm.plot.common import COLOURS, MARKERS, QUIET, Subject, axes_of, frame, legend_below
 from torch_gckm.select import SearchResult
 from torch_gckm.select.result import MEMBERS, choose_members
 from torch_gckm.train import History
@@ -66,8 +65,7 @@ def settings(result: SearchResult, ax: Axes | None = None, members: int = MEMBER
     frame(ax)
     ax.set(xlabel="setting", ylabel=f"score ({ranking.criterion})")
     missing = len(result) - len(drawn)
-    rest = f", {missing} failed or collapsed and not shown" if missing else ""
-    ax.set_title(f"{len(result)} settings{rest}")
+    ax.set_title(f"{len(result)} settings" + (f", {missing} failed or collapsed and not shown" if missing else ""))
     return ax
 
 
@@ -92,11 +90,9 @@ def training(history: History, ax: Axes | None = None, names: Sequence[str] = SC
     for number, name in enumerate(names):
         values = [getattr(record, name) for record in history]
         if not all(math.isnan(value) for value in values):
-            look: dict[str, Any] = {
-                "color": COLOURS[number % len(COLOURS)],
-                "linestyle": _STYLES[number % len(_STYLES)],
-            }
-            ax.plot([record.step for record in history], values, label=LABELS[name], marker="o", markersize=4, **look)
+            look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)], "marker": "o", "markersize": 4}
+            steps, style = [record.step for record in history], _STYLES[number % len(_STYLES)]
+            ax.plot(steps, values, label=LABELS[name], linestyle=style, **look)
     ax.axvline(history.best.step, color=QUIET, linewidth=1, linestyle="--", zorder=0)
     frame(ax)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -134,8 +130,7 @@ def centred_trace(conv: GCKMConv, most: int = EXACT_UP_TO, seed: int = 0) -> flo
 def shares(model: GCKM) -> list[Tensor]:
     """For every hidden layer of a model at step 0, the share of the variance that each component captures.
 
-    An embedding are the top eigenvectors of the centred kernel matrix: a share is an eigenvalue over the trace.
-    Fine-tuning changes the kernel matrices of later layers, but not the eigenvalues that they keep.
+    It is an eigenvalue over the trace. Fine-tuning changes later kernel matrices, but not the eigenvalues kept.
     """
     return [conv.eigenvalues.detach().double().cpu() / max(centred_trace(conv), 1e-30) for conv in model.layers]
 
@@ -155,6 +150,8 @@ def eigenvalues(model: Any, ax: Axes | None = None) -> Axes:
 
 def decay(members: Sequence[Sequence[Tensor]], ax: Axes | None = None) -> Axes:
     """Draw shares that :func:`shares` found, for one or more models."""
+    if not any(members):
+        raise InvalidInputError("there are no hidden layers whose eigenvalues could be drawn")
     ax = axes_of(ax)
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -163,10 +160,8 @@ def decay(members: Sequence[Sequence[Tensor]], ax: Axes | None = None) -> Axes:
         captured = [min(100.0, 100 * float(curve.sum())) for curve in curves]  # Low-rank traces are a little off.
         low, high = f"{min(captured):.0f}", f"{max(captured):.0f}"
         text = f"layer {layer + 1}: {low} %" if low == high else f"layer {layer + 1}: {low} to {high} %"
-        look: dict[str, Any] = {
-            "color": COLOURS[layer % len(COLOURS)],
-            "linestyle": _LAYER_STYLES[layer % len(_LAYER_STYLES)],
-        }
+        style = _LAYER_STYLES[layer % len(_LAYER_STYLES)]
+        look: dict[str, Any] = {"color": COLOURS[layer % len(COLOURS)], "linestyle": style}
         if len(members) == 1:
             look |= {"marker": MARKERS[layer % len(MARKERS)], "markersize": 4}
         for number, curve in enumerate(curves):

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.panels import fix_signs
-from torch_gckm.plot.style import axes_of, colour_of, look_of, shown
-from torch_gckm.plot.subject import Subject
+from torch_gckm.plot.common import Array, Subject, axes_of, colour_of, look_of, shown
+from torch_gckm.select.unlabelled import embedding_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[Any]
 Method = Literal["auto", "tsne", "pca"]
 MOST_NODES = 3000  # t-SNE of so many takes some ten seconds.
 _LEAST_NODES = 20  # Fewer have no neighbourhoods that t-SNE could keep.
@@ -50,7 +48,7 @@ def plane(h: Tensor, method: Method = "auto", seed: int = 0) -> Array:
         from sklearn.manifold import TSNE
     except ImportError as error:
         raise ImportError("t-SNE needs scikit-learn; install it with: pip install 'torch_gckm[sklearn]'") from error
-    # The scale of an embedding is one over the root of the number of nodes: too small for its tolerances.
+    # An embedding may be on any scale, also on one that is too small for its tolerances.
     points = points / points.std().clamp(min=1e-30)
     perplexity = min(30.0, (len(points) - 1) / 3)
     return TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(points.float().numpy())
@@ -74,7 +72,7 @@ def embedding(
     max_nodes: int = MOST_NODES,
     seed: int = 0,
 ) -> Axes:
-    """Draw the embedding of the last hidden layer, coloured by the predicted classes; labelled nodes are stars.
+    """Draw the embedding that the readout reads, coloured by the predicted classes; labelled nodes are stars.
 
     The embeddings of an ensemble's models are put side by side. Stars have the colours of their labels, not of what
     is predicted. Only neighbourhoods in the picture mean something; distances between groups and axes do not.
@@ -92,7 +90,10 @@ def embedding(
     subject = Subject.of(model, names)
     predicted, labelled = subject.model.predict().cpu(), subject.labelled.cpu()
     nodes = nodes_to_draw(predicted.numel(), labelled, max_nodes, seed)
-    h = torch.cat([member.embed().cpu()[nodes] for member in subject.members], dim=1)
+    parts = [embedding_of(member).cpu()[nodes] for member in subject.members]
+    if len(parts) > 1:  # They may be on any scale, and none should outweigh the others.
+        parts = [h / (h - h.mean(dim=0)).norm().clamp(min=1e-30) for h in parts]
+    h = torch.cat(parts, dim=1)
     points, shades = plane(h, method, seed), predicted[nodes].numpy()
     size = float(np.clip(30000 / len(points), 8, 40))
     for number, name in enumerate(subject.names):

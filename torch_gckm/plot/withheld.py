@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.nn import GCKM
-from torch_gckm.plot.style import COLOURS, QUIET, axes_of, colour_of, frame, shown
-from torch_gckm.plot.subject import Subject
+from torch_gckm.plot.common import COLOURS, QUIET, Array, Subject, axes_of, colour_of, frame, shown
 from torch_gckm.select.trial import quiet
 from torch_gckm.select.withheld import Withheld, at_step_0, withhold_labels
 from torch_gckm.train import History
@@ -23,7 +21,6 @@ from torch_gckm.train.labelling import Labelling
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[Any]
 _MOST_NUMBERS = 16  # Classes whose cells have room for a number.
 _MOST_NAMES = 30
 _DARK = 0.8  # The share from which a cell is too dark for dark letters.
@@ -120,7 +117,7 @@ class Bins:
     high: Array  # Its upper end.
 
     @classmethod
-    def of(cls, probabilities: Tensor, classes: Tensor, nodes: Tensor, bins: int = 10) -> Bins:
+    def of(cls, probabilities: Tensor, classes: Tensor, nodes: Tensor, bins: int = 10) -> Self:
         """Bins of predictions ``[g, num_classes]`` of right classes ``[g]``; one of the nodes ``[g]`` may recur."""
         top, predicted = (part.cpu().numpy() for part in probabilities.max(dim=1))
         hit, about = predicted == classes.cpu().numpy(), nodes.cpu().numpy()

@@ -1,11 +1,24 @@
 """The semi-supervised readout: targets, the linear system and its solutions, leave-out scores."""
 
-from torch_gckm.readout.coding import CodeLike, class_codes, class_similarity, decode
-from torch_gckm.readout.leave_out import places_of, withhold_groups, withhold_one
-from torch_gckm.readout.objective import dual_objective
-from torch_gckm.readout.problem import ReadoutProblem, ReadoutSolution
+from torch_gckm.readout.problem import (
+    ReadoutProblem,
+    ReadoutSolution,
+    dual_objective,
+    places_of,
+    withhold_groups,
+    withhold_one,
+)
 from torch_gckm.readout.solutions import ExactSolution, LowRankSolution, solve
-from torch_gckm.readout.targets import ClassWeight, Targets, labels_of, pick_mask
+from torch_gckm.readout.targets import (
+    ClassWeight,
+    CodeLike,
+    Targets,
+    class_codes,
+    class_similarity,
+    decode,
+    labels_of,
+    pick_mask,
+)
 
 __all__ = [
     "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "ReadoutProblem", "ReadoutSolution", "Targets",

@@ -1,13 +1,16 @@
-r"""The readout's linear system: its data, and what a solution knows."""
+r"""The readout's linear system: its data, what a solution knows, and what follows from one."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from torch_gckm import panels
-from torch_gckm.errors import DegreeError
+from torch_gckm.errors import DegreeError, InvalidInputError, InvalidLabelError
+from torch_gckm.gram import Gram
+from torch_gckm.kernels import Rows
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,91 @@ def check_degrees(degrees: Tensor) -> None:
             f"node {node} has the kernel degree {float(degrees[node]):.3g} ({panels.count(bad)} nodes are not "
             "positive); the readout weighs nodes by 1/degree: use a kernel with positive values, such as RBF"
         )
+
+
+def withhold_one(solution: ReadoutSolution, index: Tensor, codes: Tensor, weight: Tensor) -> Tensor:
+    r"""Scores of labelled nodes had their own labels been withheld, one at a time, in closed form.
+
+    Scores are linear in the labels, :math:`E = G L C / \lambda_2`. With :math:`G_B = G_{BB} L_B / \lambda_2`, taking
+    away the labels of a set :math:`B` leaves :math:`E_B^{\textrm{out}} = (I - G_B)^{-1} (E_B - G_B C_B)`.
+    """
+    leverage = (solution.leverage(index) * weight).unsqueeze(1)
+    return (solution.scores[index] - leverage * codes) / (1.0 - leverage)
+
+
+def withhold_groups(
+    solution: ReadoutSolution, index: Tensor, codes: Tensor, weight: Tensor, places: Sequence[Tensor]
+) -> list[Tensor]:
+    """Withhold the labels of a group at a time; see :func:`withhold_one`."""
+    response, scores = solution.response(index) * weight, solution.scores[index]
+    results = [scores.new_empty(0)] * len(places)
+    for size in {at.numel() for at in places}:  # Groups of one size are solved together.
+        numbers = [number for number, at in enumerate(places) if at.numel() == size]
+        at = torch.stack([places[number] for number in numbers])
+        block = response[at.unsqueeze(2), at.unsqueeze(1)]
+        system = torch.eye(size, dtype=block.dtype, device=block.device) - block
+        withheld = torch.linalg.solve(system, scores[at] - block @ codes[at])
+        for number, part in zip(numbers, withheld, strict=True):
+            results[number] = part
+    return results
+
+
+def places_of(groups: Sequence[Tensor | Sequence[int]] | Tensor, index: Tensor) -> Sequence[Tensor]:
+    """For each group, the places of its nodes in ``index``, which is in increasing order."""
+    if isinstance(groups, Tensor) and groups.dtype != torch.bool and groups.dim() == 2:
+        return list(_checked_places(groups.to(index), index))
+    places = []
+    for group in groups:
+        nodes = torch.as_tensor(group, device=index.device)
+        nodes = nodes.nonzero().squeeze(1) if nodes.dtype == torch.bool else nodes.long().view(-1)
+        places.append(_checked_places(nodes.unsqueeze(0), index)[0])
+    return places
+
+
+def _checked_places(nodes: Tensor, index: Tensor) -> Tensor:
+    places = torch.searchsorted(index, nodes).clamp(max=index.numel() - 1)
+    unknown = index[places] != nodes
+    twice = places.sort(dim=1).values.diff(dim=1) == 0
+    if bool(unknown.any()) or bool(twice.any()):
+        shown = nodes[unknown][:5] if bool(unknown.any()) else nodes[twice.any(dim=1)][0, :5]
+        raise InvalidLabelError(f"a group must hold different labelled nodes, got {shown.tolist()}")
+    return places
+
+
+def dual_objective(
+    gram: Gram, rows: Rows, problem: ReadoutProblem, duals: Tensor, solution: ReadoutSolution | None = None
+) -> Tensor:
+    r"""The readout's objective with constant duals :math:`H`, differentiable in the features.
+
+    .. math::
+        -\frac{1}{2 \eta} \mathrm{Tr}(H' R K R H) + \frac12 \mathrm{Tr}(H' R H)
+        - \frac{1}{\lambda_2} \mathrm{Tr}(H' L C)
+
+    Gradients flow to ``rows``, the features of ``gram``, through :math:`K` and through the degrees in :math:`R`. If the
+    duals, ``[n, p]``, solve the problem, the ``solution`` knows what would be computed again.
+    """
+    undefined = ~duals.isfinite().all(dim=1)
+    if panels.holds_somewhere(undefined):
+        raise InvalidInputError(
+            f"the dual variables of node {panels.first(undefined)} are not defined because r is zero there; "
+            "change lambda1 or lambda2 slightly to fine-tune"
+        )
+    with torch.no_grad():
+        if solution is not None:
+            degrees, product = solution.degrees.to(duals), solution.product().to(duals)
+            r, alpha = solution.r.to(duals), solution.alpha.to(duals)
+        else:
+            degrees = gram.degrees()
+            r = problem.r(degrees)
+            alpha = r.unsqueeze(1) * duals
+            product = gram.matmul(alpha)
+        sq_norm = duals.square().sum(dim=1)
+        value = panels.total(r * sq_norm) / 2 - panels.total(problem.labels(duals.dtype) * duals)
+        value -= panels.total(alpha * product) / (2 * problem.eta)
+        slope_r = sq_norm / 2 - (duals * product).sum(dim=1) / problem.eta
+        slope_degree = -slope_r / (problem.lambda1 * degrees.square())
+    # One bilinear form in K carries the whole gradient: -a'(dK)a/(2 eta) and the slope times d(K1).
+    left = torch.cat([alpha / (-2 * problem.eta), slope_degree.unsqueeze(1)], dim=1)
+    right = torch.cat([alpha, torch.ones_like(slope_degree).unsqueeze(1)], dim=1)
+    carrier = gram.tracking(rows).bilinear(left, right)
+    return value + (carrier - carrier.detach())

@@ -13,7 +13,6 @@ from torch.autograd.function import once_differentiable
 from torch_gckm import panels
 from torch_gckm.errors import GCKMWarning, SingularReadoutError
 from torch_gckm.gram import Gram, Panel
-from torch_gckm.norms import one_norm_estimate
 from torch_gckm.readout.problem import ReadoutProblem, ReadoutSolution, check_degrees
 
 _SMALLEST_RCOND_EXACT = 1e-13
@@ -39,9 +38,8 @@ class ExactSolution(ReadoutSolution):
         E = \begin{bmatrix} K & 1 \end{bmatrix}
         \begin{bmatrix} a / \eta \\ b' \end{bmatrix}, \qquad S = L C / \lambda_2
 
-    It is the paper's bordered system with its rows scaled by :math:`-R`, so that
-    :math:`r_i = 0` is no exception. The factors serve the scores, the
-    leave-out blocks and the backward pass.
+    It is the paper's bordered system with its rows scaled by :math:`-R`, so that :math:`r_i = 0` is no exception. The
+    factors serve the scores, the leave-out blocks and the backward pass.
     """
 
     def __init__(self, matrix: Tensor, problem: ReadoutProblem) -> None:
@@ -117,12 +115,9 @@ class LowRankSolution(ReadoutSolution):
         # For unlabelled nodes t is a quotient of small differences; this form has none.
         thin = low < _DEGREE_FLOOR * degrees
         if abs(eta * lambda1 - 1.0) < _DEGREE_FLOOR and panels.holds_somewhere(thin):
-            warnings.warn(
-                f"the kernel joins {panels.count(thin)} nodes to no other (first: node {panels.first(thin)}); "
-                "their scores are not determined: widen the bandwidth or raise the rank",
-                GCKMWarning,
-                stacklevel=2,
-            )
+            what = f"the kernel joins {panels.count(thin)} nodes to no other (first: node {panels.first(thin)})"
+            hint = "their scores are not determined: widen the bandwidth or raise the rank"
+            warnings.warn(f"{what}; {hint}", GCKMWarning, stacklevel=2)
         low = torch.maximum(low, _DEGREE_FLOOR * degrees)
         free = 1.0 / (lambda1 * low + (lambda1 - 1.0 / eta) * residual)
         labelled = weight > 0
@@ -130,11 +125,10 @@ class LowRankSolution(ReadoutSolution):
         self._rt = torch.where(labelled, self._t * self.r, free)
         self._residual = residual
 
-        system = -_weighted_gram(self._panel, self._rt)
-        system = system + torch.diag(torch.full_like(system[0], eta))
-        corner = torch.zeros_like(system)
-        corner[-1, -1] = eta
-        self._system = system - corner
+        product = _weighted_gram(self._panel, self._rt)
+        diagonal = torch.full_like(product[0], eta)
+        diagonal[-1] = 0.0
+        self._system = torch.diag(diagonal) - product
         factors = lu_unless_singular(self._system.detach(), _SMALLEST_RCOND_LOW_RANK)
         if factors is None:
             raise SingularReadoutError(
@@ -149,8 +143,11 @@ class LowRankSolution(ReadoutSolution):
         right = panels.accumulate(panels.cross(self._rows(part), weighted[part]) for part in parts)
         solution = solve_with_factors(self._system, self._factors, right)
         self.bias = solution[-1]
-        hidden = _times(self._panel, solution[:-1]) + self.bias
-        self.scores = self._t.unsqueeze(1) * (hidden + residual.unsqueeze(1) * labels / eta)
+        if self._panel.requires_grad:
+            hidden = self._panel.double() @ solution[:-1]
+        else:
+            hidden = panels.times(self._panel, solution[:-1], _block_precision(self._panel))
+        self.scores = self._t.unsqueeze(1) * (hidden + self.bias + residual.unsqueeze(1) * labels / eta)
         self.alpha = self.r.unsqueeze(1) * self.scores + labels
 
     def response(self, index: Tensor) -> Tensor:
@@ -159,12 +156,11 @@ class LowRankSolution(ReadoutSolution):
         return block + torch.diag(self._t[index] * self._residual[index] / self.problem.eta)
 
     def leverage(self, index: Tensor) -> Tensor:
-        return torch.cat([self._leverage(part) for part in index.split(_ROWS)])
-
-    def _leverage(self, index: Tensor) -> Tensor:
-        rows = self._t[index].unsqueeze(1) * self._rows(index)
-        solved = solve_with_factors(self._system, self._factors, rows.t()).t()
-        return (rows * solved).sum(dim=1) + self._t[index] * self._residual[index] / self.problem.eta
+        parts = []
+        for part in index.split(_ROWS):
+            rows = self._t[part].unsqueeze(1) * self._rows(part)
+            parts.append((rows * solve_with_factors(self._system, self._factors, rows.t()).t()).sum(dim=1))
+        return torch.cat(parts) + self._t[index] * self._residual[index] / self.problem.eta
 
     def _rows(self, index: Tensor) -> Tensor:
         return torch.nn.functional.pad(self._panel[index].double(), (0, 1), value=1.0)
@@ -183,11 +179,6 @@ def _weighted_gram(panel: Tensor, weight: Tensor) -> Tensor:
     return result
 
 
-def _times(panel: Tensor, v: Tensor) -> Tensor:
-    """``panel @ v`` to double precision."""
-    return panel.double() @ v if panel.requires_grad else panels.times(panel, v, _block_precision(panel))
-
-
 def _block_precision(panel: Tensor) -> torch.dtype:
     """Sums of a few thousand single-precision products are exact enough where double ones would take minutes."""
     return torch.float64 if panel.size(0) * panel.size(1) ** 2 < _DOUBLE_BELOW else panel.dtype
@@ -198,10 +189,10 @@ def lu_unless_singular(system: Tensor, smallest_rcond: float) -> tuple[Tensor, T
     factors, pivots, info = torch.linalg.lu_factor_ex(system)
     if int(info) != 0:
         return None
-    inverse_norm = one_norm_estimate(
+    inverse_norm = panels.one_norm_estimate(
         lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1)).squeeze(1),
         lambda x: torch.linalg.lu_solve(factors, pivots, x.unsqueeze(1), adjoint=True).squeeze(1),
-        like=system,
+        start=torch.full_like(system[0], 1.0 / system.size(0)),
     )
     condition = float(inverse_norm * torch.linalg.matrix_norm(system, ord=1))
     return (factors, pivots) if condition * smallest_rcond < 1.0 else None

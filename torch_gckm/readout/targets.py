@@ -1,10 +1,9 @@
-"""What a fit may learn from: labels and masks, parsed once where they come in."""
+"""What a fit may learn from: labels and masks, parsed once where they come in, and the codes of classes."""
 
-from __future__ import annotations
-
+import math
 import warnings
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Self, Union
 
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, InvalidLabelError, UnlabelledClassWarning
 
 ClassWeight = Literal["balanced"] | None
+CodeLike = Union[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Targets:
     num_classes: int
 
     @classmethod
-    def of(cls, data: Data, num_classes: int, split: int | None = None, *, warn: bool = False) -> Targets:
+    def of(cls, data: Data, num_classes: int, split: int | None = None, *, warn: bool = False) -> Self:
         """The labels in ``data.train_mask``, or all that are known without one; see :meth:`parse`."""
         return cls.parse(labels_of(data), data.get("train_mask"), data.num_nodes, num_classes, split, warn=warn)
 
@@ -39,7 +39,7 @@ class Targets:
         split: int | None = None,
         *,
         warn: bool = False,
-    ) -> Targets:
+    ) -> Self:
         """Check labels, ``[n]`` or ``[n, 1]`` with -1 for unlabelled nodes, and mask, and combine them.
 
         For ``mask`` and ``split`` see :func:`pick_mask`; without a mask every node with ``y >= 0`` is used. ``warn``
@@ -47,9 +47,8 @@ class Targets:
         """
         y = y.squeeze(-1) if y.dim() == 2 and y.size(1) == 1 else y
         if y.shape != (num_nodes,) or y.is_floating_point() or y.dtype == torch.bool:
-            raise InvalidLabelError(
-                f"'y' must hold an integer class for each of the {num_nodes} nodes, got {y.dtype} {tuple(y.shape)}"
-            )
+            given = f"{y.dtype} {tuple(y.shape)}"
+            raise InvalidLabelError(f"'y' must hold an integer class for each of the {num_nodes} nodes, got {given}")
         y = y.long()
         if mask is None:
             weight = (y >= 0).to(torch.get_default_dtype())
@@ -92,11 +91,11 @@ class Targets:
         """The number of labels of every class, ``[num_classes]``."""
         return panels.counts(self.classes[self.is_labelled], self.num_classes)
 
-    def to(self, device: torch.device) -> Targets:
+    def to(self, device: torch.device) -> Self:
         """The same labels on another device."""
         return replace(self, weight=self.weight.to(device), classes=self.classes.to(device))
 
-    def balanced(self) -> Targets:
+    def balanced(self) -> Self:
         """The same labels with weights whose sum is the same for every class that has any."""
         given = self.is_labelled
         mass = panels.sums_by(self.classes[given], self.weight[given], self.num_classes)
@@ -148,3 +147,45 @@ def pick_mask(mask: Tensor, num_nodes: int, split: int | None = None, name: str 
     if not panels.holds_everywhere((weight >= 0) & weight.isfinite()):
         raise InvalidLabelError(f"label weights in '{name}' must be finite and not negative")
     return weight
+
+
+def class_codes(code: CodeLike, num_classes: int) -> Tensor:
+    """The code of every class, ``[num_classes, p]``.
+
+    ``"one_vs_all"`` has one column per class, ``"binary"`` is the class number in binary, with as few columns as
+    possible; any other is given as a matrix of plus and minus ones with distinct rows.
+    """
+    if isinstance(code, Tensor):
+        codes = code.to(torch.get_default_dtype())
+        if codes.dim() != 2 or codes.size(0) != num_classes:
+            raise InvalidInputError(f"class codes must have shape [{num_classes}, p], got {tuple(code.shape)}")
+        if not bool((codes.abs() == 1).all()) or torch.unique(codes, dim=0).size(0) != num_classes:
+            raise InvalidInputError("class codes must consist of +1 and -1, with a different row for every class")
+        return codes
+    if code == "one_vs_all":
+        return 2.0 * torch.eye(num_classes) - 1.0
+    if code == "binary":
+        bits = max(1, math.ceil(math.log2(num_classes)))
+        numbers = torch.arange(num_classes).unsqueeze(1)
+        return 2.0 * ((numbers >> torch.arange(bits)) & 1) - 1.0
+    raise InvalidInputError(f"unknown class code {code!r}; choose 'one_vs_all', 'binary' or pass a matrix")
+
+
+def class_similarity(scores: Tensor, codes: Tensor) -> Tensor:
+    """A score for every class, ``[n, num_classes]``; the predicted class has the highest.
+
+    For one-vs-all codes these are the scores themselves. For all others, the number of agreeing signs counts
+    (Hamming decoding), and the correlation with the code breaks ties.
+    """
+    codes, size = codes.to(scores), codes.size(0)
+    if codes.size(1) == size and torch.equal(codes > 0, torch.eye(size, device=codes.device) > 0):
+        return scores
+    agreement = torch.where(scores >= 0, 1.0, -1.0).to(scores.dtype) @ codes.t()
+    correlation = scores @ codes.t()
+    # Agreements differ by 2 at least; squashing keeps the correlation from outvoting a sign.
+    return agreement + 0.999 * torch.tanh(correlation)
+
+
+def decode(scores: Tensor, codes: Tensor) -> Tensor:
+    """The class whose code is closest, ``[n]``."""
+    return class_similarity(scores, codes).argmax(dim=1)

@@ -16,6 +16,7 @@ from torch_geometric.utils import is_undirected
 
 from torch_gckm._version import __version__
 from torch_gckm.graph import canonical_edges, graph_of
+from torch_gckm.layouts import to_csr
 from torch_gckm.nn import GCKM
 from torch_gckm.select import SearchResult
 from torch_gckm.train import History
@@ -36,6 +37,8 @@ def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
     weights = "none"
     if weight is not None and weight.numel():
         weights = f"{float(weight.min()):.3g} to {float(weight.max()):.3g}"
+    stored = x if x.layout == torch.strided else to_csr(x).values()
+    filled = int(torch.count_nonzero(stored)) / max(x.numel(), 1)
     matrix = coo_matrix((np.ones(total, dtype=bool), ends.numpy()), shape=(count, count))
     components, place = connected_components(matrix, directed=False)
     facts = [
@@ -46,7 +49,7 @@ def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
         ("largest degree", f"{out:,}" if is_mutual else f"{into:,} in, {out:,} out"),
         ("isolated nodes", f"{count - ends.unique().numel():,}"),
         ("components", f"{components:,}; the largest has {np.bincount(place).max():,} nodes"),
-        ("features", f"{x.size(1):,}, {100 * _filled(x):.3g} % of them not zero"),
+        ("features", f"{x.size(1):,}, {100 * filled:.3g} % of them not zero"),
     ]
     if total:
         starts, stops = predicted.cpu()[ends]
@@ -57,13 +60,15 @@ def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
 def member_rows(number: int, model: GCKM, shares: Sequence[Tensor] | None, right: float | None) -> Rows:
     """The settings of a model, a row per layer and one for the readout; with shares of variance and right labels."""
     settings, rows = model.settings, Rows()
+    scaled = f", x scaled by {settings.normalize}" if settings.normalize else ""
     for place, (conv, layer) in enumerate(zip(model.layers, settings.layers, strict=True)):
         kept = "" if shares is None else f"{100 * float(shares[place].sum()):.0f}"
-        how = layer.propagation + (f", x scaled by {settings.normalize}" if place == 0 and settings.normalize else "")
+        how = f"{layer.propagation}, power\u00a0{layer.power:g}" + ("" if place else scaled)
         rows.append([f"layer {place + 1}", conv.h.size(1), repr(conv.kernel), how, conv.fit.description, kept])
     fit, readout = model.readout.fit, settings.readout
     how = ", ".join(f"{name}\u00a0{getattr(readout, name):.3g}" for name in ("eta", "lambda1", "lambda2"))
     how += f", {readout.class_weight} classes" if readout.class_weight else ""
+    how += "" if model.layers else f", of {settings.propagation} features{scaled}"
     rows.append(["readout", fit.scores.size(1), repr(model.readout.kernel), how, fit.description, ""])
     first = [number, "" if right is None else f"{100 * right:.0f}"]
     return [[*(first if place == 0 else ("", "")), *row] for place, row in enumerate(rows)]
@@ -89,10 +94,3 @@ def version_rows() -> Rows:
     versions = [[name, library.__version__] for name, library in libraries.items()]
     machine = f"{platform.system()} {platform.machine()}, {torch.get_num_threads()} threads"
     return [["torch_gckm", __version__], ["Python", platform.python_version()], *versions, ["machine", machine]]
-
-
-def _filled(x: Tensor) -> float:
-    """The share of entries that are not zero."""
-    x = x.coalesce() if x.layout == torch.sparse_coo else x
-    values = x if x.layout == torch.strided else x.values()
-    return int(torch.count_nonzero(values)) / max(x.size(0) * x.size(1), 1)

@@ -12,15 +12,14 @@ from torch_geometric.data import Data
 from torch_gckm.errors import GCKMError
 from torch_gckm.files import PathLike, write_atomically
 from torch_gckm.nn import GCKM
+from torch_gckm.plot.common import Subject, require_matplotlib
 from torch_gckm.plot.curves import shares
 from torch_gckm.plot.embedding import Method
-from torch_gckm.plot.style import require_matplotlib
-from torch_gckm.plot.subject import Subject
 from torch_gckm.plot.withheld import members_at_step_0
-from torch_gckm.report import facts, figures
-from torch_gckm.report.page import Markup, code, details, join, key_numbers, page, pair, paragraph, section, table, text
+from torch_gckm.report import facts, parts
+from torch_gckm.report.parts import Markup, join, pair, paragraph, section, table, text
 from torch_gckm.select import SearchResult
-from torch_gckm.select.unlabelled import suggest
+from torch_gckm.select.unlabelled import embedding_of, suggest
 from torch_gckm.select.withheld import Withheld, withhold_labels
 from torch_gckm.train import History, accuracy
 from torch_gckm.train.labelling import Labelling
@@ -82,28 +81,30 @@ def write_report(
     labels = subject.labelling(graph, split)
     found, captured, reason = _before_labels(subject, graph, labels, history)
     predicted, probabilities = subject.model.predict(), subject.model.predict_proba()
-    parts = [
+    sections = [
         _head(subject, predicted, labels, title, found),
         pair(
             section("The graph", table(["fact", "value"], facts.graph_facts(graph, predicted))),
             section("Classes", _classes(subject, probabilities, found)),
             uneven=True,
         ),
-        section("Embedding", figures.embedding_figure(subject, embedding, predicted.numel())),
+        section("Embedding", parts.embedding_figure(subject, embedding, predicted.numel())),
         section("Withheld labels", *_withheld(subject, found, reason, result)),
-        section("Search", figures.search_figure(result, subject)) if result is not None and len(result) else "",
-        section("Training", figures.training_figures(history)) if history is not None and len(history) > 1 else "",
+        section("Search", parts.search_figure(result, subject)) if result is not None and len(result) else "",
+        section("Training", parts.training_figures(history)) if history is not None and len(history) > 1 else "",
         section("Settings", *_settings(subject, found, captured)),
-        section("Layers", figures.decay_figure(captured, predicted.numel())) if captured else "",
+        section("Layers", parts.decay_figure(captured, predicted.numel())) if any(captured) else "",
         section("Nodes to label next", *_suggestions(subject, probabilities, nodes)),
     ]
     times = facts.time_rows(seconds or {}, history, result, time.perf_counter() - start)
-    parts.append(section("Time", table(["stage", "seconds"], times, [1])))
+    sections.append(section("Time", table(["stage", "seconds"], times, [1])))
     made: facts.Rows = [["made on", time.strftime("%Y-%m-%d %H:%M")], *([["seed", seed]] if seed is not None else [])]
     same = "The settings above make the same models again, before any fine-tuning."
-    again = code(command) if command is not None else paragraph(same)
-    parts.append(section("How to reproduce", again, table(["what", "value"], [*made, *facts.version_rows()])))
-    content = page(title, join(parts))
+    again = paragraph(same)
+    if command is not None:
+        again = Markup(f'<pre tabindex="0"><code>{text(command)}</code></pre>')
+    sections.append(section("How to reproduce", again, table(["what", "value"], [*made, *facts.version_rows()])))
+    content = parts.page(title, join(sections))
     write_atomically(path, lambda file: file.write(content.encode()))
 
 
@@ -132,7 +133,9 @@ def _head(subject: Subject, predicted: Tensor, labels: Labelling, title: str, fo
     right = accuracy(predicted, labels.y, labels.test)
     if not math.isnan(right):
         numbers.append((f"of {int(labels.test.sum()):,} test nodes right", f"{100 * right:.1f} %"))
-    return join([Markup(f"<h1>{text(title)}</h1>"), paragraph(sentence, muted=True), key_numbers(numbers)])
+    cells = "\n".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in numbers)
+    key = Markup(f'<dl class="key">\n{cells}\n</dl>')
+    return join([Markup(f"<h1>{text(title)}</h1>"), paragraph(sentence, muted=True), key])
 
 
 def _classes(subject: Subject, probabilities: Tensor, found: Withheld | None) -> Markup:
@@ -164,27 +167,28 @@ def _withheld(subject: Subject, found: Withheld | None, reason: str, result: Sea
         words += " Settings were chosen by scores of this kind, so expect less of nodes without a label."
     if found.only_labels:
         words += f" The only labels of their classes cannot be withheld; there are {found.only_labels}."
-    return [paragraph(words), figures.withheld_figures(found)]
+    return [paragraph(words), parts.withheld_figures(found)]
 
 
 def _settings(subject: Subject, found: Withheld | None, captured: list[list[Tensor]]) -> list[Markup]:
     """A table of the models' settings; those after the first ones are folded away."""
-    parts = []
+    members = []
     for number, model in enumerate(subject.members):
         right = None if found is None else found.member_scores[number]
-        parts.append(facts.member_rows(number + 1, model, captured[number] if captured else None, right))
+        members.append(facts.member_rows(number + 1, model, captured[number] if captured else None, right))
+    rest = members[_SHOWN:]
 
     def made(rows: list[facts.Rows]) -> Markup:
         head = ["model", "right, %", "part", "channels", "kernel", "how", "kernel matrix", "kept, %"]
         return table(head, [row for part in rows for row in part], [0, 1, 3, 7])
 
-    more = [details(f"{len(parts) - _SHOWN} more models", made(parts[_SHOWN:]))] if len(parts) > _SHOWN else []
+    folded = f"<details>\n<summary>{len(rest)} more models</summary>\n{made(rest)}\n</details>" if rest else ""
     words = (
         "Right: withheld labels that the model alone predicts, as above. Kept: the share of the variance that a "
         "layer's channels capture. The error of a kernel matrix of low rank is what is left of its trace, for layers "
         "relative to the trace of the centred matrix."
     )
-    return [made(parts[:_SHOWN]), *more, paragraph(words, muted=True)]
+    return [made(members[:_SHOWN]), Markup(folded), paragraph(words, muted=True)]
 
 
 def _suggestions(subject: Subject, probabilities: Tensor, names: Sequence[str] | None) -> list[Markup]:
@@ -193,7 +197,7 @@ def _suggestions(subject: Subject, probabilities: Tensor, names: Sequence[str] |
     count = min(_SUGGESTED, probabilities.size(0) - labelled.numel())
     if count < 1:
         return []
-    chosen = suggest(probabilities, [member.embed() for member in subject.members], labelled, count).tolist()
+    chosen = suggest(probabilities, [embedding_of(member) for member in subject.members], labelled, count).tolist()
     names = subject.nodes if names is None else names
     values, places = probabilities[torch.tensor(chosen)].topk(2, dim=1)
     rows = [

@@ -7,8 +7,8 @@ r"""Which of many fitted settings is best, by criteria that see no test label.
 ``cosine``          the paper's score: how clearly unlabelled nodes point at a class
 ``val_acc``         accuracy on ``val_mask``
 ``combined``        the paper's mean of ``val_acc`` and ``cosine``, weighted by numbers of nodes
-``auto``            what withholding labels says and ``cosine``, weighted by the labels per class; where a
-                    class has a single label, ``cosine`` and how evenly the predicted classes occur
+``auto``            what withholding labels says, and how well a setting did on other graphs (see
+                    :mod:`torch_gckm.select.portfolio`), weighted by the labels per class
 ==================  ==============================================================================
 
 Equal accuracies are told apart by the log-loss of calibrated probabilities. ``docs/selection.md`` has the
@@ -33,12 +33,15 @@ Array = NDArray[np.float64]
 Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
 _COLLAPSED = 1 / 3  # The effective number of predicted classes beyond one, relative to that of the labels.
 _TIE = 1e-4
+_PRIOR = 6.0  # How many labels per class say as much about a setting as other graphs do.
 
 
 class Ranking:
     """Scores trials of one search; higher is better."""
 
-    def __init__(self, criterion: Criterion, classes: Tensor, num_val: int, num_unlabelled: int) -> None:
+    def __init__(
+        self, criterion: Criterion, classes: Tensor, num_val: int, num_unlabelled: int, promises: Sequence[float] = ()
+    ) -> None:
         if criterion not in _SCORES:
             raise InvalidInputError(f"unknown criterion {criterion!r}; choose from {', '.join(_SCORES)}")
         if criterion in ("val_acc", "combined") and num_val == 0:
@@ -50,17 +53,25 @@ class Ranking:
             raise InvalidInputError("criterion='per_class_out' needs a class with two labels; use 'auto' or 'cosine'")
         self.criterion = criterion
         self.fewest, self.num_classes = int(counts[counts > 0].min()), int((counts > 0).sum())
+        self.promises, self.labels_per_class = promises, int(counts[counts > 1].sum()) / self.num_classes
         self.least_classes = 1.0 + _COLLAPSED * (effective_classes(classes) - 1.0)
 
     @classmethod
-    def of(cls, criterion: Criterion, labels: Labelling) -> Self:
-        """For the labels of a graph."""
-        return cls(criterion, labels.targets.labels, panels.count(labels.val), panels.count(labels.unlabelled))
+    def of(cls, criterion: Criterion, labels: Labelling, promises: Sequence[float] = ()) -> Self:
+        """For the labels of a graph; the first trials are of the portfolio, with these promises."""
+        numbers = panels.count(labels.val), panels.count(labels.unlabelled)
+        return cls(criterion, labels.targets.labels, *numbers, promises)
 
     @property
     def weight(self) -> float:
         """The weight of withheld labels in ``auto``; a class's only label cannot be withheld."""
+        if self.promises:
+            return self.labels_per_class / (self.labels_per_class + _PRIOR)
         return 0.0 if self.fewest == 1 else self.fewest / (self.fewest + 1.0)
+
+    def promise(self, trial: Trial) -> float:
+        """How well a setting did on other graphs; those beyond the portfolio are taken for average."""
+        return self.promises[trial.number] if trial.number < len(self.promises) else 0.0
 
     def value(self, trial: Trial) -> float:
         """The score of a trial by itself, for a search that learns from scores."""
@@ -106,6 +117,9 @@ def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
     if collapsed.all():
         collapsed[:] = False  # Then it tells nothing.
     withheld = _standardised([_withheld(trial) for trial in trials], ~collapsed)
+    if ranking.promises:
+        promise = _standardised([ranking.promise(trial) for trial in trials], ~collapsed)
+        return _below(collapsed, ranking.weight * withheld + (1.0 - ranking.weight) * promise)
     cosine = np.array([trial.measures["cosine"] for trial in trials])
     if np.isnan(cosine).all():  # Without unlabelled nodes.
         scores = withheld
@@ -115,6 +129,11 @@ def _auto(ranking: Ranking, trials: list[Trial]) -> list[float]:
             evenness = [trial.measures["effective_classes"] for trial in trials]
             rest = (rest + _standardised(evenness, ~collapsed)) / 2
         scores = ranking.weight * withheld + (1.0 - ranking.weight) * rest
+    return _below(collapsed, scores)
+
+
+def _below(collapsed: Array, scores: Array) -> list[float]:
+    """The scores, those of collapsed settings below all others."""
     lowest = float(scores.min()) - float(scores.max()) - 1.0
     return [float(score) for score in np.where(collapsed, scores + lowest, scores)]
 

@@ -12,10 +12,12 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM, InductiveGCKM
+from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
+from torch_gckm.nn.settings import model_from_content
 from torch_gckm.readout import Targets, class_similarity
-from torch_gckm.select.inductive_ensemble import Calibration, InductiveEnsemble, members_of
+from torch_gckm.select.inductive_ensemble import FORMAT, Calibration, InductiveEnsemble
 from torch_gckm.select.trial import FIT_ERRORS, quiet
-from torch_gckm.select.unlabelled import suggest, with_sure_nodes
+from torch_gckm.select.unlabelled import embedding_of, suggest, with_sure_nodes
 from torch_gckm.select.withheld import (
     calibrate,
     check_well_posed,
@@ -84,7 +86,7 @@ class GCKMEnsemble(InductiveEnsemble):
 
     def suggest(self, count: int = 10) -> Tensor:
         """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``; see :func:`suggest`."""
-        embeddings = [model.embed() for model in self.members]
+        embeddings = [embedding_of(model) for model in self.members]
         return suggest(self.predict_proba(), embeddings, self.labelled, count)
 
     def self_train(
@@ -155,7 +157,7 @@ class GCKMEnsemble(InductiveEnsemble):
             A :class:`GCKMEnsemble`, or an :class:`~torch_gckm.select.InductiveEnsemble` if the file is for new graphs
             only.
         """
-        return ensemble_from(*members_of(load_tensors(path), path))
+        return ensemble_from(load_tensors(path), path)
 
     @torch.no_grad()
     def _calibrate(self) -> None:
@@ -198,8 +200,17 @@ class GCKMEnsemble(InductiveEnsemble):
             raise NotFittedError("the ensemble's models are not fitted")
 
 
-def ensemble_from(content: dict[str, Any], members: list[Any]) -> GCKMEnsemble | InductiveEnsemble:
-    """An ensemble from the content of its file and its models."""
+def ensemble_from(content: dict[str, Any], path: PathLike) -> GCKMEnsemble | InductiveEnsemble:
+    """An ensemble from the content of its file.
+
+    A single model's file is read as that of an ensemble of one, a classifier's as that of its ensemble.
+    """
+    content = content.get("ensemble", content)
+    if content.get("format") == MODEL_FORMAT:
+        content = {"format": FORMAT, "members": [content], "spread": torch.ones(1), "temperature": torch.ones(())}
+    if content.get("format") != FORMAT:
+        raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
+    members: list[Any] = [model_from_content(member) for member in content["members"]]
     calibration = Calibration(content["spread"].tolist(), float(content["temperature"]))
     if isinstance(members[0], InductiveGCKM):
         return InductiveEnsemble(members, calibration)

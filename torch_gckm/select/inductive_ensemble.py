@@ -13,8 +13,7 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import PathLike, save_tensors
 from torch_gckm.graph import Normalize, PreparedGraph, Scaling
 from torch_gckm.nn import GCKM, InductiveGCKM
-from torch_gckm.nn.saving import FORMAT as MODEL_FORMAT
-from torch_gckm.nn.saving import model_content, model_from_content
+from torch_gckm.nn.settings import model_content
 from torch_gckm.readout import class_similarity
 
 FORMAT = "ensemble 4"
@@ -102,16 +101,3 @@ class InductiveEnsemble(torch.nn.Module):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.models)} models, {self.out_channels} classes)"
-
-
-def members_of(content: dict[str, Any], path: PathLike) -> tuple[dict[str, Any], list[Any]]:
-    """The content of an ensemble's file and its models.
-
-    A single model's file is read as that of an ensemble of one, a classifier's as that of its ensemble.
-    """
-    content = content.get("ensemble", content)
-    if content.get("format") == MODEL_FORMAT:
-        content = {"format": FORMAT, "members": [content], "spread": torch.ones(1), "temperature": torch.ones(())}
-    if content.get("format") != FORMAT:
-        raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
-    return content, [model_from_content(member) for member in content["members"]]

@@ -11,7 +11,7 @@ from torch_gckm.select.ensemble import GCKMEnsemble
 from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, describe_error, quiet
 from torch_gckm.select.withheld import check_well_posed
 
-MEMBERS = 20  # How many settings an ensemble combines.
+MEMBERS = 8  # How many settings an ensemble combines.
 
 
 class SearchResult:

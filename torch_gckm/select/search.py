@@ -13,8 +13,10 @@ from torch_gckm import panels
 from torch_gckm.errors import GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
+from torch_gckm.nn import ModelSettings
 from torch_gckm.readout import labels_of
 from torch_gckm.select.criteria import Criterion, Ranking
+from torch_gckm.select.portfolio import portfolio
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
 from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, Trial, quiet
@@ -30,7 +32,7 @@ _SAVE_EVERY = 20.0  # Seconds between two checkpoints.
 def search(
     data: Data,
     space: Space | None = None,
-    budget: float | None = 60.0,
+    budget: float | None = 10.0,
     criterion: Criterion = "auto",
     seed: int = 0,
     *,
@@ -42,10 +44,12 @@ def search(
     progress: bool = True,
     checkpoint: PathLike | None = None,
 ) -> SearchResult:
-    """Try random settings on a graph with a few labels and rank them; no other choice is needed.
+    """Try settings on a graph with a few labels and rank them; no other choice is needed.
 
-    Every setting is a whole model at step 0: kernel PCA and one linear solve. Settings that share their first layers
-    share the work. A setting that fails, or whose readout is ill-posed, is recorded and passed over.
+    First come those that did well on other graphs, see :mod:`torch_gckm.select.portfolio`, then random ones; with a
+    ``space`` of one's own, random ones only. Every setting is a whole model at step 0: kernel PCA and one linear solve.
+    Settings that share their first layers share the work. A setting that fails, or whose readout is ill-posed, is
+    recorded and passed over.
 
     .. code-block:: python
 
@@ -54,7 +58,7 @@ def search(
 
     Args:
         data: Features ``x``, edges, labels ``y`` (-1: unknown) and ``train_mask``.
-        space: The settings to choose from.
+        space: The settings to draw from at random; by default the default :class:`Space`, after the portfolio.
         budget: The time to search for, in seconds; ``None`` for no limit.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
         seed: The same seed draws the same settings; with ``max_settings`` as the only limit, it finds the same result.
@@ -75,15 +79,16 @@ def search(
             raise InvalidInputError(f"'{name}' must be a positive number, got {limit!r}")
     if workers is not None and workers < 1:
         raise InvalidInputError(f"'workers' must be positive, got {workers}")
-    space = (space or Space()).on_graph(data)
     evaluator = evaluator_for(data, num_classes, gram, split)
-    result = SearchResult(evaluator, Ranking.of(criterion, evaluator.labels), [])
-    identity = {"seed": seed, **search_identity(evaluator, space, gram)}
+    first = portfolio(evaluator.fits.graphs) if space is None else []
+    space = (space or Space()).on_graph(data)
+    result = SearchResult(evaluator, Ranking.of(criterion, evaluator.labels, [promise for _, promise in first]), [])
+    identity = {"seed": seed, "portfolio": len(first), **search_identity(evaluator, space, gram)}
     spent = _resume(checkpoint, result, identity)
     if workers is None:  # Several exact kernel matrices might not fit into memory.
         workers = default_workers(data.num_nodes) if isinstance(as_gram(gram), Auto | LowRank) else 1
     if max_settings is not None:
-        workers = min(workers, max(1, math.ceil(max_settings / space.bundle)))
+        workers = min(workers, max(1, max_settings if first else math.ceil(max_settings / space.readouts)))
     used = SharedFits(
         evaluator.fits.graphs, evaluator.fits.num_classes, ROUGH if gram == "auto" else gram, _MEMORY / workers
     )
@@ -103,11 +108,14 @@ def search(
                 _save(checkpoint, result, identity, spent + now - start)
                 saved = now
 
-        numbers = bundles(space.bundle, {trial.number for trial in result.trials}, max_settings)
+        def setting(number: int) -> ModelSettings:
+            return first[number][0] if number < len(first) else space.setting(number - len(first), seed)
+
+        numbers = bundles(space.readouts, {trial.number for trial in result.trials}, max_settings, len(first))
         try:
             deadline = None if budget is None else start + budget - spent
             with quiet():
-                run_all(lambda n: rough(n, space.draw_in_tree(n, seed)), numbers, deadline, workers, done)
+                run_all(lambda n: rough(n, setting(n)), numbers, deadline, workers, done)
         finally:  # Also when it is interrupted.
             result.trials.sort(key=lambda trial: trial.number)
             if checkpoint is not None:

@@ -1,6 +1,7 @@
 """The settings to search among, drawn at random or by a study."""
 
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeVar
@@ -10,12 +11,13 @@ from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph import DIRECTIONS, Direction, Normalize, is_directed
-from torch_gckm.kernels import RBF, Kernel, Laplacian, Polynomial
-from torch_gckm.nn import LayerSettings, ModelSettings, ReadoutSettings
+from torch_gckm.kernels import RBF, Kernel, Laplacian, NormalizedPolynomial, Polynomial
+from torch_gckm.nn import LayerSettings, ModelSettings, PropagationSettings, ReadoutSettings
 from torch_gckm.readout import ClassWeight
 
 T = TypeVar("T")
 Range = tuple[float, float]
+_STRATA = 6  # Parts of a range of numbers.
 
 
 class Chooser(Protocol):
@@ -28,37 +30,58 @@ class Chooser(Protocol):
         """A positive number; its logarithm is uniform."""
 
 
-class RandomChooser:
-    """Independent random choices."""
+class StratifiedChooser:
+    """Random choices that visit every option before one comes again, over draws with the numbers 0, 1, 2 and so on."""
 
-    def __init__(self, *seed: int) -> None:
-        self.generator = np.random.default_rng(seed)
+    def __init__(self, seed: int, number: int) -> None:
+        self.seed, self.number = seed, number
 
     def choice(self, name: str, options: Sequence[T]) -> T:
-        return options[int(self.generator.integers(len(options)))]
+        return options[self._stratum(name, len(options))]
 
     def log_uniform(self, name: str, low: float, high: float) -> float:
-        return float(math.exp(self.generator.uniform(math.log(low), math.log(high))))
+        within = float(self._generator(name, self.number).random())
+        return float(low * (high / low) ** ((self._stratum(name, _STRATA) + within) / _STRATA))
+
+    def _stratum(self, name: str, count: int) -> int:
+        cycle, place = divmod(self.number, count)
+        return int(self._generator(name, cycle).permutation(count)[place])
+
+    def _generator(self, name: str, number: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, zlib.crc32(name.encode()), number])
+
+
+def direction_kernel() -> Kernel:
+    """Nearly the cosine, which does not see that propagated features of nodes with many neighbours are longer.
+
+    Unlike the cosine itself, it has a value for rows of zeros.
+    """
+    return NormalizedPolynomial(1, "auto", scale=0.01)
+
+
+PROPAGATIONS = (
+    ("gcn", 1), ("gcn", 2), ("mean", 1), ("mean", 2), ("sum", 1), ("none", 1), ("ssgc", 4), ("ssgc", 16), ("ppr", 10)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Space:
     r"""The settings of a :class:`~torch_gckm.nn.GCKM` to choose from.
 
-    After the paper's search space, with scaled rows or columns and several hops per layer besides. Bandwidths are
-    relative to the features at hand (see ``scale`` of :class:`~torch_gckm.kernels.RBF`), so that the space suits any
-    graph. The readout's scores depend only on :math:`\eta \lambda_1` and :math:`\lambda_2 / \lambda_1`:
-    :math:`\lambda_1` stays 1.
+    After the paper's search space, with scaled rows or columns, more propagations, models without layers and powers of
+    the spectrum besides. Bandwidths are relative to the features at hand (see ``scale`` of
+    :class:`~torch_gckm.kernels.RBF`), so that the space suits any graph. The readout's scores depend only on
+    :math:`\eta \lambda_1` and :math:`\lambda_2 / \lambda_1`: :math:`\lambda_1` stays 1.
 
     Options that occur more than once are drawn more often.
 
     Args:
         depth: The number of hidden layers.
         normalize: How rows or columns of ``x`` are scaled, see :class:`~torch_gckm.nn.GCKM`.
-        kernels: The kernels of hidden layers, ``"rbf"`` or ``"polynomial"``.
+        kernels: The kernels of hidden layers, ``"rbf"``, ``"polynomial"`` or ``"direction"`` (nearly the cosine).
         channels: The embedding dimensions.
-        aggregations: How layers propagate.
-        hops: How often they do.
+        propagations: How layers propagate, or without layers the input features: kinds and numbers of hops.
+        powers: How much of the spectrum layers keep.
         directions: Which neighbours they receive from; by default all there is to choose from on a directed graph.
         bandwidth: The range of the hidden layers' relative squared bandwidths.
         degrees: The degrees of polynomial kernels.
@@ -69,15 +92,15 @@ class Space:
         class_weight: How labels of different classes are weighted, see :class:`~torch_gckm.nn.GCKM`.
         view: The kernel that the readout multiplies by, on the input features: ``"rbf"``, ``"laplacian"`` or none.
         view_bandwidth: The range of its relative bandwidth.
-        branches: How many draws of the later layers share a first one, and how many of the readout share them.
+        readouts: How many draws of the readout share the hidden layers.
     """
 
-    depth: tuple[int, ...] = (1, 2, 2, 2, 3)
+    depth: tuple[int, ...] = (0, 1, 1, 2)
     normalize: tuple[Normalize, ...] = (None, "l2", "columns")
-    kernels: tuple[str, ...] = ("rbf", "polynomial")
-    channels: tuple[int, ...] = (16, 32, 64)
-    aggregations: tuple[str, ...] = ("gcn", "mean", "mean", "sum")
-    hops: tuple[int, ...] = (1, 2, 3)
+    kernels: tuple[str, ...] = ("rbf", "polynomial", "direction")
+    channels: tuple[int, ...] = (32, 64, 128)
+    propagations: tuple[tuple[str, int], ...] = PROPAGATIONS
+    powers: tuple[float, ...] = (0.0, 0.5, 0.5, 1.0)
     directions: tuple[Direction, ...] | None = None
     bandwidth: Range = (0.3, 100.0)
     degrees: tuple[int, ...] = (1, 2)
@@ -88,11 +111,11 @@ class Space:
     class_weight: tuple[ClassWeight, ...] = (None, "balanced")
     view: tuple[str | None, ...] = (None, None, "rbf", "laplacian", "laplacian")
     view_bandwidth: Range = (1.0, 100.0)
-    branches: tuple[int, int] = (2, 6)
+    readouts: int = 3
 
     def __post_init__(self) -> None:
-        if min(self.branches) < 1:
-            raise InvalidInputError(f"'branches' must be positive, got {self.branches}")
+        if self.readouts < 1:
+            raise InvalidInputError(f"'readouts' must be positive, got {self.readouts}")
         if self.directions is not None and (not self.directions or not set(self.directions) <= set(DIRECTIONS)):
             raise InvalidInputError(f"'directions' must be some of {', '.join(DIRECTIONS)}, got {self.directions!r}")
 
@@ -102,15 +125,20 @@ class Space:
             return self
         return replace(self, directions=DIRECTIONS if is_directed(data) else ("in",))
 
-    def draw_depth(self, chooser: Chooser) -> tuple[int, Normalize]:
-        """The number of layers and what happens to the input."""
-        return chooser.choice("depth", self.depth), chooser.choice("normalize", self.normalize)
+    def draw_propagation(self, chooser: Chooser, number: int) -> PropagationSettings:
+        """How a layer propagates, or the input features of a model without layers."""
+        directions = self.directions or ("in",)
+        kind, hops = chooser.choice(f"propagation{number}", self.propagations)
+        direction = directions[0] if len(directions) == 1 else chooser.choice(f"direction{number}", directions)
+        return PropagationSettings(kind, hops, direction)
 
     def draw_layer(self, chooser: Chooser, number: int) -> LayerSettings:
         """The setting of one hidden layer."""
-        directions = self.directions or ("in",)
         kernel: Kernel
-        if chooser.choice(f"kernel{number}", self.kernels) == "rbf":
+        kind = chooser.choice(f"kernel{number}", self.kernels)
+        if kind == "direction":
+            kernel = direction_kernel()
+        elif kind == "rbf":
             kernel = RBF(scale=chooser.log_uniform(f"bandwidth{number}", *self.bandwidth))
         else:
             degree = chooser.choice(f"degree{number}", self.degrees)
@@ -118,9 +146,8 @@ class Space:
         return LayerSettings(
             channels=chooser.choice(f"channels{number}", self.channels),
             kernel=kernel.config(),
-            aggregation=chooser.choice(f"aggregation{number}", self.aggregations),
-            hops=chooser.choice(f"hops{number}", self.hops),
-            direction=directions[0] if len(directions) == 1 else chooser.choice(f"direction{number}", directions),
+            propagation=self.draw_propagation(chooser, number),
+            power=chooser.choice(f"power{number}", self.powers),
         )
 
     def draw_readout(self, chooser: Chooser) -> ReadoutSettings:
@@ -137,27 +164,17 @@ class Space:
             class_weight=chooser.choice("class_weight", self.class_weight),
         )
 
-    def draw(self, chooser: Chooser) -> ModelSettings:
-        """A whole setting."""
-        depth, normalize = self.draw_depth(chooser)
-        layers = [self.draw_layer(chooser, number) for number in range(1, depth + 1)]
-        return ModelSettings(tuple(layers), self.draw_readout(chooser), normalize)
+    def draw(self, chooser: Chooser, readout: Chooser | None = None) -> ModelSettings:
+        """A whole setting; the readout may be drawn by another chooser."""
+        depth, normalize = chooser.choice("depth", self.depth), chooser.choice("normalize", self.normalize)
+        layers = tuple(self.draw_layer(chooser, number) for number in range(1, depth + 1))
+        last = PropagationSettings("none") if depth else self.draw_propagation(chooser, 1)
+        return ModelSettings(layers, self.draw_readout(readout or chooser), normalize, last)
 
-    @property
-    def bundle(self) -> int:
-        """How many neighbouring numbers of :meth:`draw_in_tree` share their first layer."""
-        return self.branches[0] * self.branches[1]
+    def setting(self, number: int, seed: int) -> ModelSettings:
+        """The random setting of a number.
 
-    def draw_in_tree(self, number: int, seed: int) -> ModelSettings:
-        """The random setting of a number; neighbouring numbers share their first layers.
-
-        Fitting a layer costs more than fitting a readout. So each draw of the first layer
-        is followed by several of the later layers, and each of those by several of the readout.
+        Fitting layers costs more than fitting a readout, so some neighbouring numbers share their layers. The first two
+        dozen have every number of layers, scaling, power and view, and most propagations.
         """
-        later = number // self.branches[1]
-        trunk = RandomChooser(seed, 0, later // self.branches[0])
-        depth, normalize = self.draw_depth(trunk)
-        layers = [self.draw_layer(trunk, 1)]
-        branch = RandomChooser(seed, 1, later)
-        layers += [self.draw_layer(branch, layer) for layer in range(2, depth + 1)]
-        return ModelSettings(tuple(layers), self.draw_readout(RandomChooser(seed, 2, number)), normalize)
+        return self.draw(StratifiedChooser(seed, number // self.readouts), StratifiedChooser(seed, number))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from torch_geometric.data import Data
 
@@ -29,9 +29,8 @@ class StudyChooser:
         self.trial = trial
 
     def choice(self, name: str, options: Sequence[T]) -> T:
-        different: list[Any] = list(dict.fromkeys(options))
-        chosen: T = self.trial.suggest_categorical(name, different)
-        return chosen
+        by_name = {str(option): option for option in options}  # A study keeps plain values only.
+        return by_name[self.trial.suggest_categorical(name, list(by_name))]
 
     def log_uniform(self, name: str, low: float, high: float) -> float:
         return self.trial.suggest_float(name, low, high, log=True)

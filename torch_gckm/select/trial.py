@@ -1,7 +1,6 @@
 """One setting, fitted and measured without looking at any test label; settings share layers that begin alike."""
 
 import copy
-import math
 import time
 import warnings
 from collections import OrderedDict
@@ -11,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm import panels
@@ -105,7 +105,7 @@ class SharedFits:
             conv = self._layers.get(key)
             if conv is None:
                 conv = GCKMConv.from_settings(width, layer, self.gram).to(device)
-                conv.initialize_on(graph, convs[-1].h if convs else None)
+                conv.initialize_on(graph, convs[-1].z if convs else None)
                 conv.requires_grad_(False)  # Others will use it, too.
                 self._layers[key] = conv
             self._layers.move_to_end(key)
@@ -114,7 +114,7 @@ class SharedFits:
         while len(self._layers) > 3 and sum(map(_size, self._layers.values())) > self.max_bytes:
             self._layers.popitem(last=False)
         readout = SemiSupRKMReadout.from_settings(width, self.num_classes, settings.readout, self.gram)
-        return GCKM.with_readout(convs, graph, readout.to(device))
+        return GCKM.with_readout(convs, graph, settings.propagation.build(), readout.to(device))
 
 
 class Evaluator:
@@ -130,7 +130,7 @@ class Evaluator:
         start = time.perf_counter()
         trial = Trial(number, setting)
         try:
-            self._measure(trial, self.solve(setting))
+            self.measure(trial, self.solve(setting))
         except FIT_ERRORS as error:
             trial.error = describe_error(error)
         trial.seconds = time.perf_counter() - start
@@ -148,18 +148,21 @@ class Evaluator:
         return model
 
     @torch.no_grad()
-    def _measure(self, trial: Trial, model: GCKM) -> None:
+    def measure(self, trial: Trial, model: GCKM) -> None:
+        """Write down what can be said of a solved model without looking at test labels."""
         readout, labels = model.readout, self.labels
         check_well_posed(readout.fit)
         left_out = class_similarity(readout.leave_one_out(), readout.codes)
+        per_class = left_out[:0]
+        if self.groups.size(1):  # One label of every class at a time.
+            per_class = withheld_similarity(readout.fit, readout.codes, self.groups)
         predicted = decode(readout.scores, readout.codes)
         trial.measures = {
-            "leave_one_out": accuracy(left_out.argmax(dim=1), self.classes),
-            "leave_one_out_loss": -calibrate(left_out, self.classes)[1],
+            **_withheld("leave_one_out", left_out, self.classes),
             "cosine": cosine_score(readout.scores, readout.codes, labels.unlabelled),
             "effective_classes": effective_classes(predicted),
             "val_acc": accuracy(predicted, labels.y, labels.val),
-            **self._per_class(model),
+            **_withheld("per_class_out", per_class, self.classes[self.groups].flatten()),
         }
         num_val = panels.count(labels.val)
         if num_val:
@@ -167,16 +170,11 @@ class Evaluator:
             cosine = cosine_score(readout.scores, readout.codes, rest)
             trial.measures["combined"] = combined_score(trial.measures["val_acc"], num_val, cosine, panels.count(rest))
 
-    def _per_class(self, model: GCKM) -> dict[str, float]:
-        """Criteria from withholding one label of every class at a time."""
-        if self.groups.size(1) == 0:
-            return {"per_class_out": math.nan, "per_class_out_loss": math.nan}
-        similarity = withheld_similarity(model.readout.fit, model.readout.codes, self.groups)
-        classes = self.classes[self.groups].flatten()
-        return {
-            "per_class_out": accuracy(similarity.argmax(dim=1), classes),
-            "per_class_out_loss": -calibrate(similarity, classes)[1],
-        }
+
+def _withheld(name: str, similarity: Tensor, classes: Tensor) -> dict[str, float]:
+    """How well withheld labels are predicted, NaN without any."""
+    right = accuracy(similarity.argmax(dim=1), classes)
+    return {name: right, f"{name}_loss": -calibrate(similarity, classes)[1]}
 
 
 def _size(module: torch.nn.Module) -> int:

@@ -6,7 +6,7 @@ further labels at all if it is never sure of one: they would drown it. The total
 further labels matter less the more labels are given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,6 +14,8 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.kernels import Features
+from torch_gckm.nn import GCKM
 from torch_gckm.readout import Targets
 
 
@@ -39,6 +41,33 @@ def with_sure_nodes(labels: Targets, probabilities: Tensor, confidence: float, s
         weight=torch.where(sure, weights[classes], labels.weight),
         classes=torch.where(sure, classes, labels.classes),
     )
+
+
+def embedding_of(model: GCKM) -> Tensor:
+    """The embedding of a fitted model's nodes; of features, which may be wide and sparse, their main directions."""
+    return model.embed() if model.layers else main_directions(model.readout.fit.rows().view("h"))
+
+
+@torch.no_grad()
+def main_directions(features: Features, most: int = 64, seed: int = 0) -> Tensor:
+    """Features, or if there are more than so many columns, centred ones along about their main directions, ``[n, s]``.
+
+    By one step of subspace iteration from random directions, a block of rows at a time.
+    """
+    if features.num_columns <= most:
+        return features.dense()
+    mean, blocks = features.mean().unsqueeze(0), list(features.blocks(features.num_columns))
+
+    def parts() -> Iterator[tuple[slice, Tensor]]:
+        return ((block, features.rows(block).dense() - mean) for block in blocks)
+
+    start = panels.random_normal(features.num_columns, most, seed).to(mean)
+    back = panels.accumulate(part.t() @ (part @ start) for _, part in parts())
+    basis = torch.linalg.qr(back)[0]
+    result = mean.new_empty(features.num_rows, most)
+    for block, part in parts():
+        result[block] = part @ basis
+    return result
 
 
 @torch.no_grad()

@@ -19,10 +19,9 @@ from torch_gckm import panels
 from torch_gckm.errors import IllPosedError, InvalidInputError
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM
-from torch_gckm.nn.readout_fit import ReadoutFit
+from torch_gckm.nn.fits import ReadoutFit
 from torch_gckm.readout import Targets, class_similarity
 
-_REPEATS = 50  # Groups of one label per class.
 _MOST_LABELS = 3000  # With more, groups would need too large a matrix, and single labels say enough.
 
 
@@ -34,19 +33,12 @@ def check_well_posed(fit: ReadoutFit) -> None:
         raise IllPosedError(f"ill-posed: leverages from {low:.3g} to {high:.3g}")
 
 
-def groups_to_withhold(classes: Tensor) -> Tensor:
-    """Random groups of labels, one of every class that has two; places among the labels, ``[groups, size]``.
+def groups_to_withhold(classes: Tensor, repeats: int = 50, seed: int = 0) -> Tensor:
+    """Random groups of labels, one of every class that has two; places among the labels, ``[repeats, size]``.
 
     There are no columns if no class has two labels, or if there are so many labels that single ones say enough.
     """
-    return one_per_class(classes if classes.numel() <= _MOST_LABELS else classes[:0], _REPEATS)
-
-
-def one_per_class(classes: Tensor, repeats: int, seed: int = 0) -> Tensor:
-    """Random groups with one of every class that has at least two labelled nodes, ``[repeats, groups' size]``.
-
-    They are places among the labelled nodes, whose classes are given; no columns if every class has a single one.
-    """
+    classes = classes if classes.numel() <= _MOST_LABELS else classes[:0]
     generator = torch.Generator().manual_seed(seed)
     columns = []
     for group in classes.unique().tolist():

@@ -31,9 +31,12 @@ def default_workers(num_nodes: int) -> int:
     return min(torch.get_num_threads(), _MOST) if num_nodes < _BUSY and can_fork() else 1
 
 
-def bundles(size: int, known: set[int], limit: int | None) -> Iterator[list[int]]:
-    """All numbers below a limit that are not known yet, in bundles that begin at multiples of a size."""
-    start = 0
+def bundles(size: int, known: set[int], limit: int | None, single: int = 0) -> Iterator[list[int]]:
+    """All numbers below a limit that are not known yet: so many single ones, then in bundles of a size."""
+    for number in range(single if limit is None else min(single, limit)):
+        if number not in known:
+            yield [number]
+    start = single
     while limit is None or start < limit:
         stop = start + size if limit is None else min(start + size, limit)
         missing = [number for number in range(start, stop) if number not in known]

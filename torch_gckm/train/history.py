@@ -10,39 +10,25 @@ from torch import Tensor
 
 from torch_gckm.files import PathLike, write_atomically
 from torch_gckm.nn import GCKM
-from torch_gckm.nn.layer_fit import LayerFit
-from torch_gckm.nn.readout_fit import ReadoutFit
+from torch_gckm.nn.fits import Fit, FittedModule
 
 _FITTED = ".fitted."
 
 
 @dataclass
 class Record:
-    """One step of training; NaN where a quantity is not available.
+    """One step of training; NaN where a quantity is not available."""
 
-    Attributes:
-        step: The number of the step; 0 is the initialisation.
-        loss: The objective, :math:`J`.
-        orthogonality: The largest entry of :math:`|H'H - I|` over the layers.
-        train_acc: Accuracy on the labelled nodes.
-        val_acc: Accuracy on ``val_mask``.
-        test_acc: Accuracy on ``test_mask``; reported, never used.
-        cosine: The cosine score of the unlabelled nodes.
-        leave_one_out: Leave-one-out accuracy; at step 0 only, where it is valid.
-        monitored: The value of the monitored criterion.
-        seconds: Time since the start of the fit.
-    """
-
-    step: int
-    loss: float
-    orthogonality: float
-    train_acc: float
-    val_acc: float
-    test_acc: float
-    cosine: float
-    leave_one_out: float
-    monitored: float
-    seconds: float
+    step: int  # 0 is the initialisation.
+    loss: float  # The objective J.
+    orthogonality: float  # The largest entry of |H'H - I| over the layers.
+    train_acc: float  # Accuracy on the labelled nodes.
+    val_acc: float  # On val_mask.
+    test_acc: float  # On test_mask; reported, never used.
+    cosine: float  # The cosine score of the unlabelled nodes.
+    leave_one_out: float  # Leave-one-out accuracy; at step 0 only, where it is valid.
+    monitored: float  # The value of the monitored criterion.
+    seconds: float  # Since the start of the fit.
 
 
 @dataclass
@@ -92,17 +78,16 @@ class History:
     def __repr__(self) -> str:
         if not self.records:
             return f"History(monitor={self.monitor!r}, empty)"
-        return (
-            f"History({len(self)} records, best step {self.best_step}: "
-            f"{self.monitor}={self.best.monitored:.4f}, train_acc={self.best.train_acc:.4f})"
-        )
+        best = f"{self.monitor}={self.best.monitored:.4f}, train_acc={self.best.train_acc:.4f}"
+        return f"History({len(self)} records, best step {self.best_step}: {best})"
 
 
+@dataclass
 class Snapshot:
     """The state of a model at one step: copies of what training writes to, and the fits, which are never written to."""
 
-    def __init__(self, state: dict[str, Tensor], fits: dict[str, LayerFit | ReadoutFit | None]) -> None:
-        self.state, self.fits = state, fits
+    state: dict[str, Tensor]
+    fits: dict[str, Fit | None]
 
     @classmethod
     def of(cls, model: GCKM) -> Self:
@@ -113,10 +98,8 @@ class Snapshot:
     @classmethod
     def from_state(cls, model: GCKM, state: Mapping[str, Any]) -> Self:
         """From what :meth:`to_state` returned, for a model like the one it was taken of."""
-        fits: dict[str, LayerFit | ReadoutFit | None] = {}
-        for name, part in _parts(model).items():
-            kind: Any = ReadoutFit if name == "readout" else LayerFit
-            fits[name] = kind.from_state(state, name + _FITTED, part.h)
+        parts = _parts(model).items()
+        fits = {name: part.kind_of_fit.from_state(state, name + _FITTED, part.h) for name, part in parts}
         return cls({name: value for name, value in state.items() if _FITTED not in name}, fits)
 
     def to_state(self) -> dict[str, Tensor]:
@@ -134,5 +117,5 @@ class Snapshot:
             part.fitted = self.fits[name]
 
 
-def _parts(model: GCKM) -> dict[str, Any]:
+def _parts(model: GCKM) -> dict[str, FittedModule]:
     return {**{f"convs.{number}": conv for number, conv in enumerate(model.layers)}, "readout": model.readout}

@@ -14,7 +14,7 @@ from torch_geometric.utils import subgraph
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph import canonical_edges, graph_of
-from torch_gckm.graph.identity import matrix_identity
+from torch_gckm.graph.topology import matrix_identity
 from torch_gckm.layouts import to_csr
 from torch_gckm.readout import Targets, labels_of, pick_mask
 
@@ -36,13 +36,12 @@ class Labelling:
         """Those of a graph; without a ``train_mask`` all known labels are training labels."""
         targets = Targets.of(data, num_classes, split, warn=warn)
         y = labels_of(data).view(-1)
-        known = y >= 0
-
-        def pick(name: str) -> Tensor:
+        parts = []
+        for name in ("val_mask", "test_mask"):
             mask = data.get(name)
-            return torch.zeros_like(known) if mask is None else (pick_mask(mask, y.numel(), split, name) > 0) & known
-
-        return cls(targets, y, pick("val_mask"), pick("test_mask"))
+            chosen = torch.zeros_like(y) if mask is None else pick_mask(mask, y.numel(), split, name)
+            parts.append((chosen > 0) & (y >= 0))
+        return cls(targets, y, *parts)
 
     @property
     def unlabelled(self) -> Tensor:

@@ -15,8 +15,7 @@ def accuracy(predicted: Tensor, y: Tensor, mask: Tensor | None = None) -> float:
 def cosine_score(scores: Tensor, codes: Tensor, mask: Tensor | None = None) -> float:
     r"""How closely scores point at class codes; needs no labels.
 
-    .. math::
-        \frac{1}{|V|} \sum_{v \in V} \max_s \cos(c_s - \mu, e_v - \mu)
+    .. math:: \frac{1}{|V|} \sum_{v \in V} \max_s \cos(c_s - \mu, e_v - \mu)
 
     with :math:`\mu` the mean of the codes. It lies in [-1, 1]; higher is better. A model that puts every node into one
     class can score high, so compare models by it only in company of another criterion.

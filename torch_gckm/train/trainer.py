@@ -31,8 +31,8 @@ class Trainer:
     r"""Fit a :class:`~torch_gckm.nn.GCKM` to a graph with a few labels.
 
     1. Initialise the hidden layers by kernel PCA, one after the other, and solve the readout: step 0.
-    2. Repeat: move :math:`H_1, \dots, H_L` along the manifold to lower the joint
-       objective with the readout's duals fixed, then solve the readout again.
+    2. Repeat: move :math:`H_1, \dots, H_L` along the manifold to lower the joint objective with the readout's duals
+       fixed, then solve the readout again.
 
     The model keeps the state of the best step by ``monitor``, step 0 included. No validation labels are needed.
     Leave-one-out accuracy is reported for step 0 only: later the embeddings have seen the labels, and it would mislead.
@@ -48,14 +48,13 @@ class Trainer:
         patience: Stop after so many steps without improvement; ``None`` never stops early.
         nodes: Train on the graph between some of the nodes only, the paper's route to large graphs: a share below 1 or
             a number of nodes, drawn at random, a mask, or node numbers; labelled and validation nodes always belong.
-            The history is about these nodes, ``model.predict(data)`` about all. Low-rank kernel
-            matrices scale to large graphs without leaving out edges.
+            The history is about these nodes, ``model.predict(data)`` about all. Low-rank kernel matrices scale to
+            large graphs without leaving out edges.
         init: ``"kernel_pca"``, or ``"random"`` for the paper's study of starting points.
         seed: The seed of a random start, and of the draw of nodes.
         progress: Show a progress bar.
-        checkpoint: A file to write the complete training state to, atomically, after every
-            ``checkpoint_every`` steps. An existing file is resumed from, exactly where kernel
-            matrices are, and up to rounding where they are of low rank.
+        checkpoint: A file to write the complete training state to, atomically, after every ``checkpoint_every`` steps.
+            An existing one is resumed from, exactly where kernel matrices are, up to rounding where they are low-rank.
         checkpoint_every: See ``checkpoint``.
     """
 
@@ -76,13 +75,13 @@ class Trainer:
         checkpoint_every: int = 1,
     ) -> None:
         if monitor not in ("cosine", "val_acc", "combined"):
-            raise InvalidInputError(
-                f"unknown monitor {monitor!r}; choose 'cosine', 'val_acc' or 'combined' (leave-out scores are valid at "
-                "step 0 only and cannot watch fine-tuning)"
-            )
+            hint = "(leave-out scores are valid at step 0 only and cannot watch fine-tuning)"
+            raise InvalidInputError(f"unknown monitor {monitor!r}; choose 'cosine', 'val_acc' or 'combined' {hint}")
         if steps < 0 or checkpoint_every < 1 or (patience is not None and patience < 1):
             raise InvalidInputError("'steps' must not be negative; 'patience' and 'checkpoint_every' must be positive")
-        self.model, self.steps, self.lr, self.betas, self.kernel_lr = model, steps, lr, betas, kernel_lr
+        self.model, self.lr, self.betas, self.kernel_lr = model, lr, betas, kernel_lr
+        # Without hidden layers there may be nothing to fine-tune.
+        self.steps = steps if any(parameter.requires_grad for parameter in model.parameters()) else 0
         self.monitor, self.patience, self.init, self.seed = monitor, patience, init, seed
         self.nodes, self.progress = nodes, progress
         self.checkpoint, self.checkpoint_every = checkpoint, checkpoint_every
@@ -120,8 +119,8 @@ class Trainer:
                 if best is None or record.monitored > history.best.monitored:
                     best = None  # Free the old copy before making a new one.
                     history.best_step, best = step, Snapshot.of(self.model)
-                score = {self.monitor: f"{record.monitored:.4f}"}
-                bar.set_postfix(loss=f"{loss:.4g}", **score, best=history.best_step)
+                shown = {"loss": f"{loss:.4g}", self.monitor: f"{record.monitored:.4f}", "best": history.best_step}
+                bar.set_postfix(shown)
                 bar.update()
                 done = step == self.steps or self._has_stalled(history)
                 if self.checkpoint is not None and (done or step % self.checkpoint_every == 0):
@@ -138,7 +137,8 @@ class Trainer:
             with torch.set_grad_enabled(self.steps > 0):
                 self.model.initialize(graph, method=self.init, seed=self.seed)
             self._solve(graph, labels)
-        optimizer = CayleyAdam(param_groups(self.model, lr=self.lr, betas=self.betas), lr=self.kernel_lr)
+        groups = param_groups(self.model, lr=self.lr, betas=self.betas) or [{"params": []}]
+        optimizer = CayleyAdam(groups, lr=self.kernel_lr)
         if content is None:
             return History(self.monitor), None, optimizer
         optimizer.load_state_dict(content["optimizer"])
@@ -169,10 +169,9 @@ class Trainer:
         readout, y = self.model.readout, labels.y
         scores, codes = readout.scores, readout.codes
         predicted = decode(scores, codes)
-        leave_one_out = math.nan
+        left_out = math.nan
         if step == 0:
-            left_out = decode(readout.leave_one_out().detach(), codes)
-            leave_one_out = accuracy(left_out, y[readout.labelled])
+            left_out = accuracy(decode(readout.leave_one_out().detach(), codes), y[readout.labelled])
         val_acc = accuracy(predicted, y, labels.val)
         cosine = cosine_score(scores, codes, labels.unlabelled)
         if self.monitor == "cosine":
@@ -183,23 +182,11 @@ class Trainer:
             rest = labels.unlabelled & ~labels.val
             monitored = combined_score(val_acc, count(labels.val), cosine_score(scores, codes, rest), count(rest))
         if step == 0 and self.steps > 0 and math.isnan(monitored):
-            warnings.warn(
-                "every node is labelled, so there is none to compute the cosine score on: step 0 will be kept",
-                GCKMWarning,
-                stacklevel=3,
-            )
-        return Record(
-            step=step,
-            loss=loss,
-            orthogonality=max(float(orthogonality_error(conv.h)) for conv in self.model.layers),
-            train_acc=accuracy(predicted, y, labels.targets.is_labelled),
-            val_acc=val_acc,
-            test_acc=accuracy(predicted, y, labels.test),
-            cosine=cosine,
-            leave_one_out=leave_one_out,
-            monitored=monitored,
-            seconds=seconds,
-        )
+            text = "every node is labelled, so there is none to compute the cosine score on: step 0 will be kept"
+            warnings.warn(text, GCKMWarning, stacklevel=3)
+        orthogonality = max((float(orthogonality_error(conv.h)) for conv in self.model.layers), default=0.0)
+        train_acc, test_acc = accuracy(predicted, y, labels.targets.is_labelled), accuracy(predicted, y, labels.test)
+        return Record(step, loss, orthogonality, train_acc, val_acc, test_acc, cosine, left_out, monitored, seconds)
 
     def _settings(self) -> dict[str, Any]:
         """What a checkpoint must agree on with the run that resumes it."""
@@ -229,18 +216,13 @@ class Trainer:
         content = load_tensors(self.checkpoint)
         if content.get("format") != FORMAT:
             raise InvalidInputError(f"'{self.checkpoint}' is not a checkpoint of a Trainer of this version")
+        made, hint = f"the checkpoint '{self.checkpoint}' was made", "resume with the same ones or choose another file"
         for name, known, value in differences(content["settings"], self._settings()):
-            raise InvalidInputError(
-                f"the checkpoint '{self.checkpoint}' was made with {name}={known!r}, "
-                f"not {value!r}; resume with the same settings or choose another file"
-            )
+            raise InvalidInputError(f"{made} with {name}={known!r}, not {value!r}; {hint}")
         if content["graph"] != list(graph.identity):
-            raise GraphMismatchError(f"the checkpoint '{self.checkpoint}' was made on another graph")
+            raise GraphMismatchError(f"{made} on another graph")
         if content["labels"] != labels.identity:
-            raise InvalidInputError(
-                f"the checkpoint '{self.checkpoint}' was made with other labels, other masks or another split; "
-                "resume with the same ones or choose another file"
-            )
+            raise InvalidInputError(f"{made} with other labels, other masks or another split; {hint}")
         self.model.load_state_dict(content["model"])
         return content
 

@@ -1,29 +1,31 @@
-"""The figures of a report: SVG in the colours of the page, with captions."""
+"""The parts of a page: HTML, in which whatever is not :class:`Markup` is escaped, and figures as SVG in its colours."""
 
 from __future__ import annotations
 
 import html
+import importlib.resources
 import io
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from torch_gckm import plot
+from torch_gckm.plot.common import Subject
 from torch_gckm.plot.curves import EXACT_UP_TO, decay
 from torch_gckm.plot.embedding import MOST_NODES, Method, method_for
-from torch_gckm.plot.subject import Subject
 from torch_gckm.plot.withheld import Bins
-from torch_gckm.report.page import Markup, figure, pair
 from torch_gckm.select import GCKMEnsemble, SearchResult
 from torch_gckm.train import History
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_LONG = 16  # Letters of a cell that should not be squeezed.
 # Colours that stand for those of the page, light or dark, and nothing else is drawn in.
 _ROLES = {"#1f2328": "var(--ink)", "#fefefe": "var(--surface)", "#d8dee4": "var(--grid)"}
 _INK, _SURFACE, _GRID = _ROLES
@@ -40,13 +42,68 @@ _STYLE: dict[str, Any] = {
 _SIZE = (4.9, 3.9)  # In inches. On a narrow screen a figure shrinks, so a small one keeps its letters readable.
 
 
+class Markup(str):
+    """Text that is HTML already."""
+
+
+def text(content: Any) -> Markup:
+    """Anything as HTML."""
+    return content if isinstance(content, Markup) else Markup(html.escape(str(content)))
+
+
+def join(parts: Iterable[Any]) -> Markup:
+    """Parts, one after the other."""
+    return Markup("\n".join(text(part) for part in parts if part))
+
+
+def paragraph(content: Any, *, muted: bool = False) -> Markup:
+    """A paragraph."""
+    return Markup(f'<p class="muted">{text(content)}</p>' if muted else f"<p>{text(content)}</p>")
+
+
+def section(title: str, *parts: Any) -> Markup:
+    """A heading and what is below it; nothing if there is nothing below it."""
+    body = join(parts)
+    return Markup(f"<section>\n<h2>{text(title)}</h2>\n{body}\n</section>") if body else Markup()
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]], numeric: Sequence[int] = ()) -> Markup:
+    """A table in a box that scrolls; the first cell of a row names it, an empty one continues the row above."""
+
+    def cell(tag: str, column: int, content: Any, scope: str = "") -> str:
+        kind = ' class="n"' if column in numeric else ' class="long"' if len(str(content)) > _LONG else ""
+        return f"<{tag}{kind}{scope}>{text(content)}</{tag}>"
+
+    def line(row: Sequence[Any]) -> str:
+        first = cell("th", 0, row[0], ' scope="row"')
+        rest = "".join(cell("td", column, content) for column, content in enumerate(row[1:], start=1))
+        return f'<tr class="more">{first}{rest}</tr>' if row[0] == "" else f"<tr>{first}{rest}</tr>"
+
+    names = "".join(cell("th", column, name, ' scope="col"') for column, name in enumerate(head))
+    inside = "\n".join(["<thead>", f"<tr>{names}</tr>", "</thead>", "<tbody>", *map(line, rows), "</tbody>"])
+    return Markup(f'<div class="scroll" tabindex="0"><table>\n{inside}\n</table></div>')
+
+
+def figure(svg: str, caption: Any) -> Markup:
+    """A picture, which has a description for those who do not see it, and a caption."""
+    return Markup(f"<figure>\n{svg}\n<figcaption>{text(caption)}</figcaption>\n</figure>")
+
+
+def pair(*parts: Markup, uneven: bool = False) -> Markup:
+    """Figures or sections side by side where there is room."""
+    return Markup("\n".join([f'<div class="pair{" uneven" if uneven else ""}">', *parts, "</div>"]))
+
+
+def page(title: str, body: Markup) -> str:
+    """The whole page; it needs nothing from anywhere else."""
+    template = importlib.resources.files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    return Template(template).substitute(title=text(title), body=body)
+
+
 def draw(
     key: str, describe: str, paint: Callable[[Axes], object], size: tuple[float, float] = _SIZE, scale: float = 1.0
 ) -> str:
-    """What ``paint`` draws on new axes, as an ``<svg>`` element with a description for those who do not see it.
-
-    No other figure of the page may have the same key. Where there is room, the figure may get larger by the scale.
-    """
+    """What ``paint`` draws on new axes, as SVG; the key is unique on the page, a wide page enlarges it by the scale."""
     from matplotlib import style
     from matplotlib.figure import Figure
 
@@ -113,10 +170,8 @@ def withheld_figures(found: plot.Withheld) -> Markup:
         f"{how} Points on the dashed line are well calibrated, points below it too sure; larger points stand for more "
         "predictions. Bars are 95\u00a0% intervals for as many different nodes as there are behind a point."
     )
-    return pair(
-        figure(matrix, "Each label is withheld once. Rows are the labels, columns what is predicted without them."),
-        figure(curve, caption + own),
-    )
+    words = "Each label is withheld once. Rows are the labels, columns what is predicted without them."
+    return pair(figure(matrix, words), figure(curve, caption + own))
 
 
 def search_figure(result: SearchResult, subject: Subject) -> Markup:

@@ -1,7 +1,4 @@
-r"""The Stiefel manifold of matrices :math:`X \in \mathbb{R}^{n \times s}` with :math:`X'X = I`.
-
-Everything here works on the thin matrices themselves: no :math:`n \times n` matrix is ever formed.
-"""
+r"""The Stiefel manifold of thin matrices, :math:`X \in \mathbb{R}^{n \times s}` with :math:`X'X = I`."""
 
 from functools import cached_property
 
@@ -10,8 +7,12 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.norms import one_norm_estimate
-from torch_gckm.panels import orthonormalize, row_dots
+from torch_gckm.panels import one_norm_estimate, orthonormalize, row_dots
+
+__all__ = [
+    "SkewFactors", "assert_on_stiefel", "cayley_fixed_point", "cayley_step", "is_on_stiefel", "orthogonality_error",
+    "orthonormalize", "random_stiefel"
+]  # fmt: skip
 
 
 def orthogonality_error(x: Tensor) -> Tensor:
@@ -75,23 +76,19 @@ class SkewFactors:
         return (self.p @ panels.cross(self.x, v) - self.x @ panels.cross(self.p, v)) / self.rho
 
     def one_norm(self) -> Tensor:
-        r"""An estimate of :math:`\|W\|_1`, from products with the factors.
-
-        It starts at the column of largest Euclidean norm, which does not depend on the order of the rows.
-        """
+        r"""An estimate of :math:`\|W\|_1` from the column of largest norm, whatever the order of the rows."""
         _, xp, pp = self.products
         # The columns are P x_j - X p_j; with X'X = I their norms take two products.
         column_energy = row_dots(self.x, torch.addmm(self.x @ pp, self.p, xp, alpha=-2.0)) + row_dots(self.p, self.p)
-        return one_norm_estimate(
-            self.matmul, lambda v: -self.matmul(v), like=self.x, start=panels.place_of_largest(column_energy)
-        )
+        start = torch.zeros_like(column_energy).index_fill(0, panels.place_of_largest(column_energy), 1.0)
+        return one_norm_estimate(self.matmul, lambda v: -self.matmul(v), start)
 
 
 def cayley_step(w: SkewFactors, alpha: Tensor) -> Tensor:
     r"""Move along the Cayley curve :math:`Y = (I + \frac{\alpha}{2} W)^{-1} (I - \frac{\alpha}{2} W) X`.
 
-    With :math:`W = U V'`, :math:`U = [P, X] / \rho` and :math:`V = [X, -P]`, the
-    Woodbury identity leaves one system of order :math:`2s`:
+    With :math:`W = U V'`, :math:`U = [P, X] / \rho` and :math:`V = [X, -P]`, the Woodbury identity leaves one system of
+    order :math:`2s`:
 
     .. math:: Y = X - \alpha U (I + \tfrac{\alpha}{2} V'U)^{-1} V'X
 

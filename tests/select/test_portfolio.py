@@ -1,0 +1,59 @@
+import json
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from tests.conftest import make_graph
+from torch_gckm.nn import ModelSettings
+from torch_gckm.select import search
+from torch_gckm.select.portfolio import PORTFOLIO, SMOOTH_FROM, portfolio, settings_of, smoothness
+from torch_gckm.select.space import direction_kernel
+from torch_gckm.select.trial import PreparedGraphs
+
+
+@pytest.fixture
+def shuffled(graph):
+    """The same graph with the features of other nodes, so that neighbours have nothing in common."""
+    other = graph.clone()
+    other.x = graph.x[torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))]
+    return other
+
+
+def test_settings_are_all_different_and_plain_values():
+    settings = [settings_of(row[:3]) for row in PORTFOLIO]
+    assert len({str(setting) for setting in settings}) == len(settings)
+    for setting in settings:
+        assert ModelSettings.from_dict(json.loads(json.dumps(setting.to_dict()))) == setting
+
+
+def test_neighbours_of_smooth_graphs_have_similar_features(graph, shuffled):
+    assert smoothness(PreparedGraphs(graph)) > SMOOTH_FROM
+    assert abs(smoothness(PreparedGraphs(shuffled))) < SMOOTH_FROM
+    assert smoothness(PreparedGraphs(Data(x=graph.x, edge_index=torch.empty(2, 0, dtype=torch.long)))) == 0.0
+
+
+def test_the_most_promising_ones_come_first(graph, shuffled):
+    lists = [portfolio(PreparedGraphs(data)) for data in (graph, shuffled)]
+    for found in lists:
+        promises = [promise for _, promise in found]
+        assert promises == sorted(promises, reverse=True)
+    first = [found[0][0] for found in lists]
+    kinds = [setting.layers[0].propagation.kind if setting.layers else setting.propagation.kind for setting in first]
+    assert kinds[0] != "none"
+    assert kinds[1] == "none"
+
+
+def test_a_search_begins_with_it(graph):
+    result = search(graph, budget=None, max_settings=3, progress=False)
+    assert [trial.setting for trial in result.trials] == [s for s, _ in portfolio(PreparedGraphs(graph))[:3]]
+
+
+def test_the_direction_kernel_is_nearly_the_cosine():
+    x = make_graph(30).x.double()
+    kernel = direction_kernel()
+    kernel.fit(x)
+    unit = torch.nn.functional.normalize(x)
+    torch.testing.assert_close(kernel(x), unit @ unit.t(), atol=0.05, rtol=0.0)
+    zeros = kernel(torch.cat([x, torch.zeros_like(x[:1])]))
+    assert bool(zeros.isfinite().all())

@@ -1,0 +1,229 @@
+"""What a layer or a readout knows once it is fitted, beside its dual variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torch_gckm import panels
+from torch_gckm.errors import NotFittedError
+from torch_gckm.gram import Gram, describe_matrix
+from torch_gckm.graph.topology import EdgeIdentity
+from torch_gckm.kernels import Kernel, Rows
+from torch_gckm.layouts import same_values
+from torch_gckm.nn.extension import Extension, Record, resize
+from torch_gckm.readout import ReadoutProblem, ReadoutSolution, Targets, places_of, withhold_groups, withhold_one
+
+_DIAGONAL = 1e-5  # Rounding of a matrix of eigenvalues, relative to the largest.
+
+
+class _Extended(NamedTuple):
+    """An extension, and the kernel and the embedding or regularisation that it belongs to."""
+
+    kernel: tuple[object, ...]
+    of: Tensor
+    extension: Extension
+
+
+class Fit(Record):
+    """What a fitted layer or readout keeps: tensors of its own, the features, and what is known of the kernel matrix.
+
+    ``landmarks``, ``[m]``, are empty if the matrix is exact. The matrix itself, ``gram``, serves the next loss or
+    solve; copies do without.
+    """
+
+    landmarks: Tensor
+    error: Tensor
+
+    def __init__(self, gram: Gram, tensors: Mapping[str, Tensor], error: float, dtype: torch.dtype) -> None:
+        marks = torch.empty(0, dtype=torch.long) if gram.landmarks is None else gram.landmarks
+        matrix = {"landmarks": marks, "error": torch.tensor(error, dtype=dtype)}
+        super().__init__({**tensors, **matrix}, gram.rows.detach().tensors(gram.kernel.views))
+        self.gram: Gram | None = gram
+        self._kernel: tuple[object, ...] | None = gram.kernel.key()
+        self._extended: _Extended | None = None
+
+    @property
+    def known_landmarks(self) -> Tensor | None:
+        """The landmarks to use again, ``None`` if the matrix is exact."""
+        return self.landmarks if self.landmarks.numel() else None
+
+    @property
+    def description(self) -> str:
+        """What represents the kernel matrix, with its rank and error if it is not exact."""
+        num_nodes = next(iter(self.views.values())).size(0)
+        return describe_matrix(num_nodes, self.landmarks.numel() or None, float(self.error))
+
+    def forget(self) -> None:
+        self.gram = self._kernel = self._extended = None
+
+    def extension(self, kernel: Kernel, of: Tensor, matrix: Callable[[Rows], Gram]) -> Extension:
+        """What the fit predicts for any node, seen or new; made once for a kernel and the embedding or ``eta``."""
+        known = self._extended
+        if known is None or known.kernel != kernel.key() or not torch.equal(known.of, of):
+            with torch.no_grad():
+                rows = self.rows()
+                gram = matrix(rows.to(torch.float64))
+                nodes, weights, offset = self._extend(gram, of.detach().double())
+                views = (rows if nodes is None else rows.rows(nodes)).tensors(gram.kernel.views)
+            known = _Extended(kernel.key(), of.detach().clone(), Extension(views, weights, offset))
+            self._extended = known
+        return known.extension
+
+    def _extend(self, gram: Gram, of: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Nodes, ``None`` for all, weights of kernel values with them, and an offset."""
+        raise NotImplementedError
+
+
+class FittedModule(torch.nn.Module):
+    """A fitted layer or readout: its dual variables ``h`` and one ``fitted``, which is replaced as a whole."""
+
+    h: torch.nn.Parameter
+    fitted: Any
+    kind_of_fit: type[Fit]
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        loaded = state_dict.get(prefix + "h")
+        if loaded is not None:  # The fit takes the sizes of what is loaded.
+            resize(self.h, loaded.shape)
+            self.fitted = self.kind_of_fit.from_state(state_dict, prefix + "fitted.", self.h)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+class LayerFit(Fit):
+    """The fit of a :class:`~torch_gckm.GCKMConv` to a graph; the error is by default that of ``gram``."""
+
+    eigenvalues: Tensor  # Those found at the initialisation, [s].
+    scale: Tensor  # The factors of the embedding's columns in the layer's output, [s].
+    graph: Tensor  # The identity of the edges.
+
+    def __init__(
+        self, gram: Gram, eigenvalues: Tensor, scale: Tensor, graph: EdgeIdentity, error: float | None = None
+    ) -> None:
+        tensors = {"eigenvalues": eigenvalues, "scale": scale, "graph": torch.tensor(graph)}
+        super().__init__(gram, tensors, gram.error() if error is None else error, eigenvalues.dtype)
+
+    @property
+    def edges(self) -> EdgeIdentity:
+        """The identity of the edges."""
+        return EdgeIdentity(*self.graph.tolist())
+
+    def matrix_of(self, kernel: Kernel, rows: Rows) -> Gram | None:
+        """The kernel matrix of the fit, if these are its features and the kernel has not changed."""
+        gram = self.gram
+        if gram is None or kernel.is_learned or not gram.rows.same_as(rows) or self._kernel != kernel.key():
+            return None
+        return gram
+
+    def moved(self, gram: Gram) -> LayerFit:
+        """The same fit on the kernel matrix of other features, as they are after a step of training."""
+        return LayerFit(gram, self.eigenvalues, self.scale, self.edges, float(self.error))
+
+    def _extend(self, gram: Gram, of: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        r"""The out-of-sample map :math:`(K_{new} H_c - \frac1n 1 1' K H_c) (H' K_c H)^{-1}`, times the scale."""
+        centred = panels.centred(of)
+        product = gram.matmul(centred)
+        spectrum, values = panels.cross(centred, product), self.eigenvalues.double()
+        nodes, weights = gram.representer(centred)
+        mean = panels.column_means(product).unsqueeze(0)
+        # At kernel PCA the matrix is diagonal up to rounding, which must not mix with small eigenvalues.
+        if float((spectrum - values.diag()).abs().max()) < _DIAGONAL * float(values.abs().max()):
+            turned, offset = weights / values, mean / values
+        else:
+            turned, offset = (torch.linalg.solve(spectrum, right, left=False) for right in (weights, mean))
+        scale = self.scale.double()
+        return nodes, turned * scale, -offset[0] * scale
+
+
+def spectral_scale(eigenvalues: Tensor, num_nodes: int, power: float) -> Tensor:
+    r"""The factors :math:`(\lambda / \lambda_1)^{power} \sqrt n` of an embedding's columns; ones for power 0."""
+    if power == 0:
+        return torch.ones_like(eigenvalues)
+    values = eigenvalues.double().clamp(min=0.0)
+    return ((values / values.max().clamp(min=1e-300)).pow(power) * num_nodes**0.5).to(eigenvalues.dtype)
+
+
+class ReadoutFit(Fit):
+    """The solution of a :class:`~torch_gckm.SemiSupRKMReadout` for some features and labels.
+
+    ``solution`` holds the factors of the solve, for leave-out scores; copies do without.
+    """
+
+    scores: Tensor  # E, [n, p].
+    alpha: Tensor  # a = R H, [n, p].
+    bias: Tensor  # b, [p].
+    label_weight: Tensor  # The weights that were used, [n].
+    label_class: Tensor  # [n], -1 for unlabelled nodes.
+
+    def __init__(self, gram: Gram, solution: ReadoutSolution, targets: Targets, dtype: torch.dtype) -> None:
+        tensors = {
+            "scores": solution.scores.detach().to(dtype),
+            "alpha": solution.alpha.detach().to(dtype),
+            "bias": solution.bias.detach().to(dtype),
+            "label_weight": targets.weight.to(dtype),
+            "label_class": targets.classes,
+        }
+        super().__init__(gram, tensors, gram.error(), dtype)
+        if gram.rows.requires_grad or gram.kernel.is_learned:
+            self.gram = None
+        self.solution: ReadoutSolution | None = solution
+
+    @property
+    def labelled(self) -> Tensor:
+        """The labelled nodes, in increasing order."""
+        return panels.rows_where(self.label_class >= 0)
+
+    def matrix_of(self, kernel: Kernel, rows: Rows) -> Gram | None:
+        """The kernel matrix of the fit, if these are its features and the kernel has not changed."""
+        if self.gram is None or self._kernel != kernel.key():
+            return None
+        given = rows.detach().tensors(kernel.views)
+        return self.gram if all(same_values(given[name], view) for name, view in self.views.items()) else None
+
+    def solution_of(self, problem: ReadoutProblem, duals: Tensor) -> ReadoutSolution | None:
+        """The solution, if it is that of a problem with these hyperparameters and these are its dual variables."""
+        if self.solution is None:
+            return None
+        known = self.solution.problem
+        same = (known.eta, known.lambda1, known.lambda2) == (problem.eta, problem.lambda1, problem.lambda2)
+        found = self.solution.alpha.detach() / self.solution.r.detach().unsqueeze(1)
+        return self.solution if same and torch.equal(found.to(duals.dtype), duals) else None
+
+    def leave_out(self, groups: Sequence[Tensor | Sequence[int]] | Tensor | None = None) -> Tensor | list[Tensor]:
+        """See :meth:`SemiSupRKMReadout.leave_out <torch_gckm.SemiSupRKMReadout.leave_out>`."""
+        solution, index = self._factors(), self.labelled
+        codes = solution.problem.codes.to(solution.scores)[index]
+        weight = solution.problem.weight[index].double() / solution.problem.lambda2
+        if groups is None:
+            return withhold_one(solution, index, codes, weight).to(self.scores.dtype)
+        withheld = withhold_groups(solution, index, codes, weight, places_of(groups, index))
+        return [part.to(self.scores.dtype) for part in withheld]
+
+    def leave_one_out(self) -> Tensor:
+        """Exact leave-one-out scores of the labelled nodes, ``[num_labelled, p]``, in the order of the nodes."""
+        result = self.leave_out()
+        assert isinstance(result, Tensor)
+        return result
+
+    def leverage(self) -> Tensor:
+        r"""The pull of every label on its own score, :math:`g_i = G_{ii} l_i / \lambda_2`, ``[num_labelled]``."""
+        solution, index = self._factors(), self.labelled
+        weight = solution.problem.weight[index].double() / solution.problem.lambda2
+        return (solution.leverage(index) * weight).to(self.scores.dtype)
+
+    def _extend(self, gram: Gram, of: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        r"""The out-of-sample map :math:`K_{new} a / \eta + b`."""
+        nodes, weights = gram.representer(self.alpha.double())
+        return nodes, weights / of, self.bias
+
+    def forget(self) -> None:
+        super().forget()
+        self.solution = None
+
+    def _factors(self) -> ReadoutSolution:
+        if self.solution is None:
+            raise NotFittedError("leave-out scores need the factors of a solve; call readout(h, y, train_mask) first")
+        return self.solution
