@@ -18,6 +18,8 @@ from torch_gckm import GCKMClassifier
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.neighbours import nearest_edges
 from torch_gckm.select import Space
+from torch_gckm.select.portfolio import portfolio
+from torch_gckm.select.trial import PreparedGraphs
 
 SMALL = Space(channels=(3, 4), depth=(1, 2))
 NAMES = ["ant", "bee", "cat", "dog"]
@@ -39,11 +41,12 @@ def test_fits_any_graph_with_a_train_mask(graph):
     assert fitted.predict(make_graph(20, seed=4)).shape == (20,)
 
 
-def test_without_search_one_default_model(graph):
+def test_without_search_the_portfolio_begins_and_ends(graph):
     fitted = classifier(search=None).fit(graph)
-    assert fitted.result_ is None
-    assert len(fitted.model_.members) == 1
-    assert fitted.score(graph, mask=graph.test_mask) > 0.5
+    assert len(fitted.result_) == len(fitted.model_.members) == 4
+    promised = {str(setting) for setting, _ in portfolio(PreparedGraphs(graph))[:4]}
+    assert {str(trial.setting) for trial in fitted.result_.trials} == promised
+    assert fitted.score(graph, mask=graph.test_mask) > 0.7
 
 
 def test_classes_may_have_any_numbers_and_need_labels(graph):
@@ -166,10 +169,10 @@ def test_cross_validation_and_grids(blobs):
     assert grid.predict(X).shape == (150,)
 
 
-def test_small_graphs_have_fewer_channels():
-    for size, channels in ((10, (2, 2)), (80, (10, 10)), (600, (64, 16))):
-        model = classifier(search=None).fit(make_graph(size, classes=2)).model_.members[0]
-        assert model.hidden_channels == channels
+def test_small_graphs():
+    for size in (6, 10, 20):
+        fitted = GCKMClassifier(search=None).fit(make_graph(size, classes=2))
+        assert bool(fitted.predict_proba().isfinite().all())
 
 
 def test_package_works_without_scikit_learn():

@@ -49,6 +49,12 @@ def test_a_search_begins_with_it(graph):
     assert [trial.setting for trial in result.trials] == [s for s, _ in portfolio(PreparedGraphs(graph))[:3]]
 
 
+def test_directed_graphs_are_seen_both_ways(graph):
+    graph.edge_index = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
+    trials = search(graph, budget=None, max_settings=2, progress=False).trials
+    assert [trial.setting for trial in trials] == [s for s, _ in portfolio(PreparedGraphs(graph), "both")[:2]]
+
+
 def test_the_direction_kernel_is_nearly_the_cosine():
     x = make_graph(30).x.double()
     kernel = direction_kernel()

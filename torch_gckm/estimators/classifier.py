@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.estimators.base import NODES_PER_CHANNEL, GraphEstimator
+from torch_gckm.estimators.base import GraphEstimator
 from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, is_labelled, to_matrix
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
@@ -27,7 +27,6 @@ from torch_gckm.select.criteria import Criterion
 from torch_gckm.select.ensemble import ensemble_from
 from torch_gckm.select.inductive_ensemble import FORMAT as ENSEMBLE_FORMAT
 from torch_gckm.select.result import MEMBERS
-from torch_gckm.train.labelling import Labelling
 
 FORMAT = "classifier 1"
 
@@ -52,13 +51,12 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
 
     Args:
         search: ``"auto"`` searches the default space, a :class:`~torch_gckm.select.Space` another one;
-            ``None`` fits one model with default settings (and fewer channels on small graphs).
+            ``None`` combines the settings that did best on other graphs, without a search.
         budget: The time to search for, in seconds; ``None`` for no limit.
         max_settings: The number of settings to try; ``None`` for no limit.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
         members: How many of the best settings are combined.
-        self_training: Whether they also learn from the classes of nodes that they are sure of; without a search
-            there is no ensemble to do so.
+        self_training: Whether they also learn from the classes of nodes that they are sure of.
         gram: How to represent kernel matrices.
         random_state: The seed of the search.
         workers: How many settings to fit at a time; by default as many as there are cores, on small graphs.
@@ -69,7 +67,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     Attributes:
         classes_: The classes that occur among the labels, in increasing order.
         model_: The fitted ensemble.
-        result_: All settings that were tried, ranked; ``None`` without a search.
+        result_: All settings that were tried, ranked; ``None`` if the classifier was read from a file.
         graph_: The fitted graph; its ``y`` are places in :attr:`classes_`, its masks those of the split.
         labels_: The labels that were given, and the nodes to choose and judge by.
         class_names_: The names of the class numbers of a graph, if they were given.
@@ -129,16 +127,12 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         numbered = NumberedLabels.of_rows(y) if from_rows else NumberedLabels.of_graph(graph, split, class_names)
         numbered.apply_to(graph, split)
         count, start = len(numbered.classes), time.perf_counter()
-        result = None if self.search is None else self._search(graph, count, from_rows)
-        labels = Labelling.of(graph, count) if result is None else result.evaluator.labels
+        result = self._search(graph, count, from_rows)
         searched = time.perf_counter()
-        if result is None:
-            model = self._one_model(graph, labels)
-        else:
-            model = result.ensemble(self.members, self_training=self.self_training)
+        model = result.ensemble(self.members, self_training=self.self_training)
         # All at once: a fit that fails leaves the one before as it was.
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
-        self.labels_ = replace(labels, test=numbered.test_nodes(graph))
+        self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
         self.class_names_ = None if class_names is None or from_rows else list(class_names)
         self.node_names_ = None if node_names is None else list(node_names)
         self.from_rows_, self.directed_ = from_rows, is_directed(graph)
@@ -258,22 +252,14 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             raise InvalidInputError("the classifier was saved with inductive=True and knows no graph; pass it one")
         return self.model_
 
-    def _one_model(self, graph: Data, labels: Labelling) -> GCKMEnsemble:
-        """A model with default settings, and fewer channels on small graphs, as an ensemble."""
-        most = max(2, graph.num_nodes // NODES_PER_CHANNEL)
-        channels = (min(64, most), min(16, most))
-        model = GCKM(graph.num_features, channels, labels.targets.num_classes, gram=self.gram).to(graph.x.device)
-        prepared = model.prepare_for_fit(graph)
-        with torch.no_grad():
-            model.initialize(prepared).solve_on(prepared, labels.targets)
-        return GCKMEnsemble([model])
-
     def _search(self, graph: Data, num_classes: int, from_rows: bool) -> SearchResult:
         space = self.search if isinstance(self.search, Space) else Space()
         if from_rows and space.directions is None:
             space = replace(space, directions=("in",))  # As rows that are new receive.
+        budget, most, workers = self.budget, self.max_settings, self.workers
+        if self.search is None:
+            budget, most, workers = None, self.members, workers or 1
         return search(
-            graph, space, self.budget, self.criterion, self.random_state, max_settings=self.max_settings,
-            num_classes=num_classes, gram=self.gram, workers=self.workers, progress=self.progress,
-            checkpoint=self.checkpoint,
+            graph, space, budget, self.criterion, self.random_state, max_settings=most, num_classes=num_classes,
+            gram=self.gram, workers=workers, progress=self.progress, checkpoint=self.checkpoint,
         )  # fmt: skip

@@ -9,7 +9,7 @@ their number. The list is such that it has some of the best settings for every o
 import torch
 
 from torch_gckm import panels
-from torch_gckm.graph import Normalize
+from torch_gckm.graph import Direction, Normalize
 from torch_gckm.kernels import RBF, DenseFeatures, Kernel
 from torch_gckm.nn import LayerSettings, ModelSettings, PropagationSettings, ReadoutSettings
 from torch_gckm.select.space import direction_kernel
@@ -92,23 +92,21 @@ PORTFOLIO: tuple[tuple[Normalize, tuple[Layer, ...] | Hops, Readout, tuple[float
 )
 
 
-def portfolio(graphs: PreparedGraphs) -> list[tuple[ModelSettings, float]]:
+def portfolio(graphs: PreparedGraphs, direction: Direction = "in") -> list[tuple[ModelSettings, float]]:
     """The settings to try first on a graph, the most promising ones first, and what they promise."""
     kind = 0 if smoothness(graphs) >= SMOOTH_FROM else 1
-    rows = [
-        (settings_of((normalize, body, readout)), promises[kind]) for normalize, body, readout, promises in PORTFOLIO
-    ]
+    rows = [(settings_of(row[:3], direction), row[3][kind]) for row in PORTFOLIO]
     return sorted(rows, key=lambda row: row[1], reverse=True)
 
 
-def settings_of(entry: Entry) -> ModelSettings:
+def settings_of(entry: Entry, direction: Direction = "in") -> ModelSettings:
     """The settings that an entry of a list stands for."""
     normalize, body, (width, eta, lambda2) = entry
     readout = ReadoutSettings(kernel_of(width).config(), eta=eta, lambda2=lambda2)
     if isinstance(body[0], str):
-        return ModelSettings((), readout, normalize, PropagationSettings(*body))
+        return ModelSettings((), readout, normalize, PropagationSettings(*body, direction))
     layers = [
-        LayerSettings(channels, kernel_of(bandwidth).config(), PropagationSettings(*hops), power)
+        LayerSettings(channels, kernel_of(bandwidth).config(), PropagationSettings(*hops, direction), power)
         for hops, bandwidth, channels, power in body
     ]
     return ModelSettings(tuple(layers), readout, normalize)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,9 @@ def search(
     """Try settings on a graph with a few labels and rank them; no other choice is needed.
 
     First come those that did well on other graphs, see :mod:`torch_gckm.select.portfolio`, then random ones; with a
-    ``space`` of one's own, random ones only. Every setting is a whole model at step 0: kernel PCA and one linear solve.
-    Settings that share their first layers share the work. A setting that fails, or whose readout is ill-posed, is
-    recorded and passed over.
+    ``space`` other than the default one, random ones only. Every setting is a whole model at step 0: kernel PCA and one
+    linear solve. Settings that share their first layers share the work. A setting that fails, or whose readout is
+    ill-posed, is recorded and passed over.
 
     .. code-block:: python
 
@@ -80,8 +80,9 @@ def search(
     if workers is not None and workers < 1:
         raise InvalidInputError(f"'workers' must be positive, got {workers}")
     evaluator = evaluator_for(data, num_classes, gram, split)
-    first = portfolio(evaluator.fits.graphs) if space is None else []
+    is_default = space is None or replace(space, directions=None) == Space()
     space = (space or Space()).on_graph(data)
+    first = portfolio(evaluator.fits.graphs, space.main_direction) if is_default else []
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator.labels, [promise for _, promise in first]), [])
     identity = {"seed": seed, "portfolio": len(first), **search_identity(evaluator, space, gram)}
     spent = _resume(checkpoint, result, identity)

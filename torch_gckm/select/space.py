@@ -125,6 +125,12 @@ class Space:
             return self
         return replace(self, directions=DIRECTIONS if is_directed(data) else ("in",))
 
+    @property
+    def main_direction(self) -> Direction:
+        """The direction that settings have which leave it open: both ways, if that is to choose from."""
+        directions = self.directions or ("in",)
+        return "both" if "both" in directions else directions[0]
+
     def draw_propagation(self, chooser: Chooser, number: int) -> PropagationSettings:
         """How a layer propagates, or the input features of a model without layers."""
         directions = self.directions or ("in",)
