@@ -31,7 +31,7 @@ from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.errors import GCKMError
 from torch_gckm.nn import GCKM
 from torch_gckm.readout import class_similarity
-from torch_gckm.select.portfolio import SMOOTH_FROM, Entry, settings_of, smoothness
+from torch_gckm.select.portfolio import SHARE_OF_SMOOTH, SMOOTH_FROM, Entry, settings_of, smoothness
 from torch_gckm.select.search import ROUGH as COARSE
 from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, Trial, quiet
 from torch_gckm.train.labelling import Labelling
@@ -177,10 +177,16 @@ def cover(cells: list[Cell], length: int = LENGTH) -> list[int]:
 
 
 def promise(cells: list[Cell], smooth: bool) -> np.ndarray:
-    """What every candidate promises on graphs of a kind."""
+    """What every candidate is worth on graphs of a kind."""
     kind = [cell for cell in cells if cell.smooth == smooth]
     graphs = {cell.dataset for cell in kind}
     return np.mean([np.mean([cell.worth for cell in kind if cell.dataset == name], axis=0) for name in graphs], axis=0)
+
+
+def mixed(cells: list[Cell], smooth: bool) -> np.ndarray:
+    """What every candidate promises on a graph whose features are smooth, or not; see ``SHARE_OF_SMOOTH``."""
+    share = SHARE_OF_SMOOTH[smooth]
+    return share * promise(cells, True) + (1.0 - share) * promise(cells, False)
 
 
 def choose(cells: list[Cell]) -> None:
@@ -189,16 +195,19 @@ def choose(cells: list[Cell]) -> None:
         print(f"    {(*entries[number], tuple(round(float(part[number]), 2) for part in promises))},")
 
 
-def rank(cells: list[Cell]) -> None:
-    """Accuracy by labels per class and by graph, of lists that were chosen without the graph."""
-    sizes, priors = (6, 10, 14, 20), (0.0, 2.0, 4.0, 8.0, math.inf)
+def rank(cells: list[Cell], mistaken: bool = False) -> None:
+    """Accuracy by labels per class and by graph, of lists that were chosen without the graph.
+
+    ``mistaken`` takes smooth graphs for others, and the other way round.
+    """
+    sizes, priors = (4, 8, 12, 20), (0.0, 3.0, 6.0, 12.0, math.inf)
     table: dict[Any, list[float]] = {}
     for name in sorted({cell.dataset for cell in cells}):
         others = [cell for cell in cells if cell.dataset != name]
         numbers = cover(others)
         for cell in (cell for cell in cells if cell.dataset == name):
             tried = [number for number in numbers if cell.valid[number]]
-            promised = standardised(promise(others, cell.smooth)[tried])
+            promised = standardised(mixed(others, cell.smooth != mistaken)[tried])
             labels = standardised(np.nan_to_num(cell.withheld[tried]))
             for prior, size in itertools.product(priors, sizes):
                 weight = 0.0 if cell.labels == 1 else cell.labels / (cell.labels + prior)
@@ -220,6 +229,7 @@ def standardised(values: Any) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("measure", "choose", "rank"))
+    parser.add_argument("--mistaken", action="store_true", help="rank as if smooth graphs were others, and vice versa")
     parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
     parser.add_argument("--datasets", nargs="*", default=list(DATASETS))
     parser.add_argument("--without", nargs="*", default=[], help="graphs that have no say")
@@ -233,7 +243,7 @@ def main() -> None:
         return
     known = [Cell(path) for path in sorted(args.folder.glob("*.npz"))]
     known = [cell for cell in known if cell.dataset in args.datasets and cell.dataset not in args.without]
-    choose(known) if args.what == "choose" else rank(known)
+    choose(known) if args.what == "choose" else rank(known, args.mistaken)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
 
     Args:
         search: ``"auto"`` searches the default space, a :class:`~torch_gckm.select.Space` another one;
-            ``None`` combines the settings that did best on other graphs, without a search.
+            ``None`` only tries twice as many settings as it combines, those that did best on other graphs.
         budget: The time to search for, in seconds; ``None`` for no limit.
         max_settings: The number of settings to try; ``None`` for no limit.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
@@ -258,7 +258,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             space = replace(space, directions=("in",))  # As rows that are new receive.
         budget, most, workers = self.budget, self.max_settings, self.workers
         if self.search is None:
-            budget, most, workers = None, self.members, workers or 1
+            budget, most, workers = None, 2 * self.members, workers or 1
         return search(
             graph, space, budget, self.criterion, self.random_state, max_settings=most, num_classes=num_classes,
             gram=self.gram, workers=workers, progress=self.progress, checkpoint=self.checkpoint,

@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
 _COLLAPSED = 1 / 3  # The effective number of predicted classes beyond one, relative to that of the labels.
 _TIE = 1e-4
-_PRIOR = 6.0  # How many labels per class say as much about a setting as other graphs do.
+_PRIOR = 3.0  # How many labels per class say as much about a setting as other graphs do.
 
 
 class Ranking:

@@ -22,6 +22,8 @@ Readout = tuple[Width, float, float]  # Bandwidth, eta, lambda2.
 Entry = tuple[Normalize, tuple[Layer, ...] | Hops, Readout]
 
 SMOOTH_FROM = 0.045  # Citation, co-author and co-purchase graphs have 0.06 to 0.16; others below 0.03.
+# How far to go by smooth graphs where features are smooth, and where not. Features may be noise, and the graph good.
+SHARE_OF_SMOOTH = {True: 0.9, False: 0.25}
 _PROJECTED = 256  # Columns that features are projected to before neighbours are compared.
 _MOST_PAIRS = 50_000
 
@@ -93,10 +95,15 @@ PORTFOLIO: tuple[tuple[Normalize, tuple[Layer, ...] | Hops, Readout, tuple[float
 
 
 def portfolio(graphs: PreparedGraphs, direction: Direction = "in") -> list[tuple[ModelSettings, float]]:
-    """The settings to try first on a graph, the most promising ones first, and what they promise."""
-    kind = 0 if smoothness(graphs) >= SMOOTH_FROM else 1
-    rows = [(settings_of(row[:3], direction), row[3][kind]) for row in PORTFOLIO]
-    return sorted(rows, key=lambda row: row[1], reverse=True)
+    """The settings to try first on a graph, in this order, and what they promise.
+
+    The most promising ones and those that serve the most kinds of graphs take turns, so that a few are a good start.
+    """
+    share = SHARE_OF_SMOOTH[smoothness(graphs) >= SMOOTH_FROM]
+    promises = [share * smooth + (1.0 - share) * other for *_, (smooth, other) in PORTFOLIO]
+    promising = sorted(range(len(PORTFOLIO)), key=lambda place: -promises[place])
+    order = dict.fromkeys(place for pair in zip(promising, range(len(PORTFOLIO)), strict=True) for place in pair)
+    return [(settings_of(PORTFOLIO[place][:3], direction), promises[place]) for place in order]
 
 
 def settings_of(entry: Entry, direction: Direction = "in") -> ModelSettings:
