@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from tests.conftest import make_graph
 from torch_gckm import GCKMClassifier
-from torch_gckm.errors import InvalidInputError, NotFittedError
+from torch_gckm.errors import GCKMWarning, InvalidInputError, NotFittedError
 from torch_gckm.neighbours import nearest_edges
 from torch_gckm.select import Space
 from torch_gckm.select.portfolio import portfolio
@@ -47,6 +47,11 @@ def test_without_search_the_portfolio_begins_and_ends(graph):
     promised = {str(setting) for setting, _ in portfolio(PreparedGraphs(graph))[:8]}
     assert {str(trial.setting) for trial in fitted.result_.trials} == promised
     assert fitted.score(graph, mask=graph.test_mask) > 0.7
+
+
+def test_few_settings_are_told(graph):
+    with pytest.warns(GCKMWarning, match="the search tried [0-9]+ settings in its 0.01 s"):
+        GCKMClassifier(budget=0.01, workers=1, progress=False).fit(graph)
 
 
 def test_classes_may_have_any_numbers_and_need_labels(graph):

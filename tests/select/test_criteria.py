@@ -58,6 +58,16 @@ class TestRanking:
         trials = [trial(i, cosine=0.1 * i, effective_classes=1.02) for i in range(4)]
         assert Ranking("auto", self.classes, 0, 100).order(trials)[0].number == 3
 
+    def test_settings_near_chance_are_not_combined_with_good_ones(self):
+        """With three classes a guess has probability 1/3."""
+        trials = [trial(i, per_class_out_loss=math.log(p)) for i, p in enumerate((0.9, 0.34, 0.6, 0.5))]
+        kept = Ranking("auto", self.classes, 0, 100).worth_combining(trials)
+        assert [kept.number for kept in kept] == [0, 2]
+        bad = [trial(i, per_class_out_loss=math.log(p)) for i, p in enumerate((0.3, 0.2))]
+        assert Ranking("auto", self.classes, 0, 100).worth_combining(bad) == bad
+        for ranking in (Ranking("cosine", self.classes, 0, 100), Ranking("auto", torch.arange(3), 0, 100)):
+            assert ranking.worth_combining(trials) == trials
+
     def test_ties_of_accuracy_are_broken_by_the_loss(self):
         trials = [trial(0, leave_one_out_loss=-0.9), trial(1, leave_one_out_loss=-0.2)]
         assert Ranking("leave_one_out", self.classes, 0, 10).order(trials)[0].number == 1

@@ -93,6 +93,21 @@ class TestEnsemble:
                 accuracies.append(float((predicted == data.y)[data.test_mask].double().mean()))
         assert sum(accuracies[1::2]) > sum(accuracies[::2])
 
+    def test_only_where_withheld_labels_are_predicted(self, graph):
+        """Labels that have nothing to do with the graph."""
+        graph.y = graph.y[torch.randperm(60, generator=torch.Generator().manual_seed(0))]
+        graph.train_mask = torch.arange(60) < 30
+        ensemble = found(graph).ensemble(3, self_training=False)
+        before = ensemble.scores()
+        ensemble.self_train(graph, confidence=0.4)
+        assert torch.equal(ensemble.scores(), before)
+
+    def test_of_an_ensemble_from_a_file(self, graph, tmp_path):
+        plain = found(graph).ensemble(3, self_training=False)
+        plain.save(tmp_path / "ensemble.pt")
+        loaded = GCKMEnsemble.load(tmp_path / "ensemble.pt").self_train(graph)
+        torch.testing.assert_close(loaded.scores(), plain.self_train(graph).scores(), atol=1e-4, rtol=1e-4)
+
     def test_a_member_that_cannot_be_solved_again_stays_as_it_is(self, graph, monkeypatch):
         ensemble = found(graph).ensemble(3, self_training=False)
         stubborn, original = ensemble.members[0], SemiSupRKMReadout.solve_again

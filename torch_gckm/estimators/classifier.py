@@ -1,6 +1,7 @@
 """From a graph with a few labels to classes, with no other choice to make."""
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -13,7 +14,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.errors import InvalidInputError
+from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.estimators.base import GraphEstimator
 from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, is_labelled, to_matrix
 from torch_gckm.files import PathLike, load_tensors, save_tensors
@@ -29,6 +30,7 @@ from torch_gckm.select.inductive_ensemble import FORMAT as ENSEMBLE_FORMAT
 from torch_gckm.select.result import MEMBERS
 
 FORMAT = "classifier 1"
+_FEW_SETTINGS = 20
 
 
 class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
@@ -78,6 +80,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     """
 
     model_: Any
+    result_: SearchResult | None
 
     def __init__(
         self,
@@ -129,6 +132,11 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         count, start = len(numbered.classes), time.perf_counter()
         result = self._search(graph, count, from_rows)
         searched = time.perf_counter()
+        if self.search is not None and len(result) < min(_FEW_SETTINGS, self.max_settings or _FEW_SETTINGS):
+            advice = "a larger budget would find better ones"
+            warnings.warn(
+                f"the search tried {len(result)} settings in its {self.budget:g} s; {advice}", GCKMWarning, stacklevel=2
+            )
         model = result.ensemble(self.members, self_training=self.self_training)
         # All at once: a fit that fails leaves the one before as it was.
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result

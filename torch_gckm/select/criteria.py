@@ -33,6 +33,7 @@ Array = NDArray[np.float64]
 Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc", "combined"]
 _COLLAPSED = 1 / 3  # The effective number of predicted classes beyond one, relative to that of the labels.
 _TIE = 1e-4
+_TOO_BAD = 0.35  # What a setting's probabilities of withheld labels must be beyond chance, relative to the best one's.
 _PRIOR = 3.0  # How many labels per class say as much about a setting as other graphs do.
 
 
@@ -99,6 +100,18 @@ class Ranking:
         scores = self.scores(trials)
         order = sorted(range(len(trials)), key=lambda i: (-scores[i], trials[i].number))
         return [trials[i] for i in order if trials[i].is_valid]
+
+    def worth_combining(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Those of some valid trials that withheld labels do not speak against, in their order.
+
+        After a few settings, most of those tried may be no better than a guess.
+        """
+        if self.criterion != "auto" or self.labels_per_class == 0 or not trials:
+            return list(trials)
+        chance = 1.0 / self.num_classes
+        beyond = [_withheld(trial) - chance for trial in trials]
+        least = _TOO_BAD * max(beyond) if max(beyond) > 0 else -math.inf
+        return [trial for trial, value in zip(trials, beyond, strict=True) if value >= least]
 
 
 def _measured(name: str) -> Callable[[Ranking, list[Trial]], list[float]]:

@@ -1,5 +1,6 @@
 """Several fitted models whose scores are averaged."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self, cast
 
@@ -25,6 +26,9 @@ from torch_gckm.select.withheld import (
     temperature_of,
     withheld_similarity,
 )
+from torch_gckm.train.metrics import accuracy
+
+_CLEARLY = 2.0  # Standard errors of the share that a guess gets right.
 
 
 class GCKMEnsemble(InductiveEnsemble):
@@ -94,8 +98,9 @@ class GCKMEnsemble(InductiveEnsemble):
     ) -> Self:
         """Solve the readouts again; the classes of nodes that the ensemble is sure of serve as further labels.
 
-        The mean certainty about unlabelled nodes stays the calibrated one. Leave-one-out scores of
-        the members mean nothing afterwards: every label has had a say in the further ones.
+        Nothing happens if withheld labels are not predicted clearly better than by chance. The mean certainty about
+        unlabelled nodes stays the calibrated one. Leave-one-out scores of the members mean nothing afterwards: every
+        label has had a say in the further ones.
 
         Args:
             data: The fitted graph and its labels.
@@ -117,6 +122,8 @@ class GCKMEnsemble(InductiveEnsemble):
         """See :meth:`self_train`; with the labels of the fitted graph."""
         self.labelled = targets.labelled
         unlabelled = ~targets.is_labelled
+        if not self._is_better_than_chance(targets):
+            return self
         for number in range(rounds):
             probabilities = self.predict_proba()
             if number == 0:
@@ -162,23 +169,45 @@ class GCKMEnsemble(InductiveEnsemble):
     @torch.no_grad()
     def _calibrate(self) -> None:
         self._standardise()
-        readout = self.members[0].readout
-        classes = readout.fit.label_class[self.labelled]
-        groups, unlabelled = groups_to_withhold(classes), readout.fit.label_class < 0
+        fit = self.members[0].readout.fit
         try:
-            if groups.size(1):
-                parts = [withheld_similarity(m.readout.fit, m.readout.codes, groups) for m in self.members]
-                self.temperature.fill_(calibrate(self._mean(parts), classes[groups].flatten())[0])
-            elif bool((panels.counts(classes) > 1).any()):  # So many labels that single ones say enough.
-                parts = [class_similarity(m.readout.leave_one_out(), m.readout.codes) for m in self.members]
-                self.temperature.fill_(calibrate(self._mean(parts), classes)[0])
-            elif len(self.members) > 1 and panels.holds_somewhere(unlabelled):
-                self._calibrate_by_agreement(unlabelled)
+            scores, classes = self._withheld(fit.label_class[self.labelled])
+            if classes.numel():
+                self.temperature.fill_(calibrate(scores, classes)[0])
+            elif len(self.members) > 1 and panels.holds_somewhere(fit.label_class < 0):
+                self._calibrate_by_agreement(fit.label_class < 0)
         except NotFittedError as error:
             raise InvalidInputError(
                 "an ensemble is calibrated on scores of withheld labels, which need models at step 0 whose readouts "
                 "were just solved; call model.solve(data) on its members first"
             ) from error
+
+    def _withheld(self, classes: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores ``[g, num_classes]`` of withheld labels and their classes ``[g]``, given those of all labels.
+
+        One label of every class is withheld at a time; with so many labels that single ones say enough, one at all.
+        A class's only label cannot be withheld.
+        """
+        groups = groups_to_withhold(classes)
+        if groups.size(1):
+            parts = [withheld_similarity(m.readout.fit, m.readout.codes, groups) for m in self.members]
+            return self._mean(parts), classes[groups].flatten()
+        several = panels.counts(classes)[classes] > 1
+        if not panels.holds_somewhere(several):
+            return torch.empty(0, self.out_channels), classes[:0]
+        parts = [class_similarity(m.readout.leave_one_out(), m.readout.codes)[several] for m in self.members]
+        return self._mean(parts), classes[several]
+
+    def _is_better_than_chance(self, targets: Targets) -> bool:
+        """Whether withheld labels are predicted clearly better than by a guess; also if none can be withheld."""
+        for model in self.members:
+            if model.readout.fit.solution is None:  # It was read from a file.
+                model.readout.solve_again(targets)
+        scores, classes = self._withheld(targets.labels)
+        if classes.numel() == 0:
+            return True
+        right, chance = accuracy(scores.argmax(dim=1), classes), 1.0 / panels.count(targets.counts())
+        return right >= chance + _CLEARLY * math.sqrt(chance * (1.0 - chance) / targets.labelled.numel())
 
     def _calibrate_by_agreement(self, nodes: Tensor) -> None:
         scores, count = self.scores()[nodes], len(self.members)

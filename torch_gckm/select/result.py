@@ -54,7 +54,7 @@ class SearchResult:
         """
         if size < 1:
             raise InvalidInputError(f"an ensemble needs at least one model, got size={size}")
-        candidates, models = self.ranked(), dict[int, GCKM]()
+        candidates, models = self.ranking.worth_combining(self.ranked()), dict[int, GCKM]()
         with quiet():
             while members := choose_members(candidates, size):
                 for trial in sorted(members, key=lambda trial: trial.number):  # Neighbours share layers.
