@@ -30,7 +30,7 @@ setup(
     license="MIT",
     python_requires=">=3.11",
     packages=find_packages(include=["torch_gckm", "torch_gckm.*"]),
-    package_data={"torch_gckm": ["py.typed", "report/page.html"]},
+    package_data={"torch_gckm": ["py.typed", "report/page.html", "select/portfolio.jsonl"]},
     install_requires=["torch>=2.6", "torch-geometric>=2.6", "numpy>=1.26", "scipy>=1.12", "tqdm", "psutil"],
     extras_require=extras,
     entry_points={"console_scripts": ["gckm = torch_gckm.cli:main"]},

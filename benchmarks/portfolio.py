@@ -1,8 +1,8 @@
 """What ``torch_gckm/select/portfolio.py`` rests on: settings on development graphs, and the list that they give.
 
     python benchmarks/portfolio.py measure --root DATA     # fits all candidates; interrupt and repeat at will
-    python benchmarks/portfolio.py choose                  # the list, and what each setting promises
-    python benchmarks/portfolio.py choose --without cora   # the list that the other graphs would have given
+    python benchmarks/portfolio.py choose                  # writes the list, and what each setting promises
+    python benchmarks/portfolio.py choose --without cora --list out/portfolio.jsonl   # that of the other graphs
     python benchmarks/portfolio.py rank                    # ensembles by the weight of withheld labels, and by size
 
 ``measure`` fits every candidate to every development graph, with splits whose seeds are 1000 and more, and keeps its
@@ -29,10 +29,13 @@ from tqdm import tqdm
 
 from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.errors import GCKMError
-from torch_gckm.nn import GCKM
+from torch_gckm.graph import Normalize
+from torch_gckm.kernels import RBF, Kernel
+from torch_gckm.nn import GCKM, LayerSettings, ModelSettings, PropagationSettings, ReadoutSettings
 from torch_gckm.readout import class_similarity
-from torch_gckm.select.portfolio import SHARE_OF_SMOOTH, SMOOTH_FROM, Entry, settings_of, smoothness
+from torch_gckm.select.portfolio import PORTFOLIO, SHARE_OF_SMOOTH, SMOOTH_FROM, smoothness
 from torch_gckm.select.search import ROUGH as COARSE
+from torch_gckm.select.space import direction_kernel
 from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, Trial, quiet
 from torch_gckm.train.labelling import Labelling
 
@@ -45,6 +48,8 @@ TEST_NODES = 1000  # Of every cell, for comparing settings.
 LENGTH = 48  # Settings of the list.
 BEST = 3  # So many good ones should be in it for every cell.
 
+Width = float | None  # The relative squared bandwidth of an RBF kernel; None: the kernel compares directions only.
+Readout = tuple[Width, float, float]  # Bandwidth, eta, lambda2.
 NORMALIZE = (None, "l2", "columns")
 HOPS = (
     ("none", 1), ("gcn", 1), ("gcn", 2), ("mean", 1), ("mean", 2), ("sum", 1), ("ssgc", 4), ("ssgc", 16), ("ppr", 10)
@@ -52,7 +57,7 @@ HOPS = (
 READOUTS = ((10.0, 1.05, 0.1), (2.0, 1.05, 0.1), (10.0, 1.01, 1.0))
 
 
-def candidates() -> list[Entry]:
+def candidates() -> list[ModelSettings]:
     """Models without layers, with one and with two, over scalings, propagations, powers, kernels and readouts."""
     draw = random.Random(0)
     entries: list[Any] = list(itertools.product(NORMALIZE, HOPS, READOUTS))
@@ -69,7 +74,24 @@ def candidates() -> list[Entry]:
         for channels in (32, 128):
             layer = (hops, None, channels, draw.choice((0.5, 1.0)))
             entries.append((normalize, (layer,), draw.choice(READOUTS)))
-    return entries
+    return [settings_of(*entry) for entry in entries]
+
+
+def settings_of(normalize: Normalize, body: Any, readout: Readout) -> ModelSettings:
+    """With layers, each a propagation, a bandwidth, channels and a power, or with the propagation of features alone."""
+    width, eta, lambda2 = readout
+    last = ReadoutSettings(kernel_of(width).config(), eta=eta, lambda2=lambda2)
+    if isinstance(body[0], str):
+        return ModelSettings((), last, normalize, PropagationSettings(*body))
+    layers = [
+        LayerSettings(channels, kernel_of(bandwidth).config(), PropagationSettings(*hops), power)
+        for hops, bandwidth, channels, power in body
+    ]
+    return ModelSettings(tuple(layers), last, normalize)
+
+
+def kernel_of(width: Width) -> Kernel:
+    return direction_kernel() if width is None else RBF(scale=width)
 
 
 def measure(name: str, root: str | None, folder: Path) -> None:
@@ -91,8 +113,8 @@ def measure(name: str, root: str | None, folder: Path) -> None:
         test = seen.test_mask.nonzero().view(-1)
         nodes[labels, split] = test[torch.randperm(test.numel(), generator=generator(split))[:TEST_NODES]]
     found: dict[Any, list[Any]] = {cell: [] for cell in cells}
-    for number, entry in enumerate(tqdm(candidates(), desc=name)):
-        setting, model = settings_of(entry), None
+    for number, setting in enumerate(tqdm(candidates(), desc=name)):
+        model = None
         for cell in cells:
             trial, kept = Trial(number, setting), None
             try:
@@ -189,10 +211,15 @@ def mixed(cells: list[Cell], smooth: bool) -> np.ndarray:
     return share * promise(cells, True) + (1.0 - share) * promise(cells, False)
 
 
-def choose(cells: list[Cell]) -> None:
-    entries, promises = candidates(), [promise(cells, smooth) for smooth in (True, False)]
+def choose(cells: list[Cell], path: Path) -> None:
+    settings, worth = candidates(), {"smooth": promise(cells, True), "other": promise(cells, False)}
+    lines = []
     for number in cover(cells):
-        print(f"    {(*entries[number], tuple(round(float(part[number]), 2) for part in promises))},")
+        promises = {kind: round(float(part[number]), 2) for kind, part in worth.items()}
+        lines.append(json.dumps({"promise": promises, "settings": settings[number].to_dict()}) + "\n")
+        print(promises, settings[number])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(lines))
 
 
 def rank(cells: list[Cell], mistaken: bool = False) -> None:
@@ -234,6 +261,7 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="*", default=list(DATASETS))
     parser.add_argument("--without", nargs="*", default=[], help="graphs that have no say")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--list", type=Path, default=PORTFOLIO, help="where to write the list")
     parser.add_argument("--folder", type=Path, default=Path("out/portfolio"))
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -243,7 +271,7 @@ def main() -> None:
         return
     known = [Cell(path) for path in sorted(args.folder.glob("*.npz"))]
     known = [cell for cell in known if cell.dataset in args.datasets and cell.dataset not in args.without]
-    choose(known) if args.what == "choose" else rank(known, args.mistaken)
+    choose(known, args.list) if args.what == "choose" else rank(known, args.mistaken)
 
 
 if __name__ == "__main__":

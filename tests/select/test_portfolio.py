@@ -7,7 +7,7 @@ from torch_geometric.data import Data
 from tests.conftest import make_graph
 from torch_gckm.nn import ModelSettings
 from torch_gckm.select import search
-from torch_gckm.select.portfolio import PORTFOLIO, SMOOTH_FROM, portfolio, settings_of, smoothness
+from torch_gckm.select.portfolio import PORTFOLIO, SMOOTH_FROM, portfolio, smoothness
 from torch_gckm.select.space import direction_kernel
 from torch_gckm.select.trial import PreparedGraphs
 
@@ -20,11 +20,12 @@ def shuffled(graph):
     return other
 
 
-def test_settings_are_all_different_and_plain_values():
-    settings = [settings_of(row[:3]) for row in PORTFOLIO]
-    assert len({str(setting) for setting in settings}) == len(settings)
-    for setting in settings:
-        assert ModelSettings.from_dict(json.loads(json.dumps(setting.to_dict()))) == setting
+ENTRIES = [json.loads(line) for line in PORTFOLIO.read_text().splitlines()]
+SETTINGS = [ModelSettings.from_dict(entry["settings"]) for entry in ENTRIES]
+
+
+def test_settings_are_all_different():
+    assert len({str(setting) for setting in SETTINGS}) == len(SETTINGS) == 48
 
 
 def test_neighbours_of_smooth_graphs_have_similar_features(graph, shuffled):
@@ -39,11 +40,11 @@ def test_the_order(graph, shuffled):
     kinds = []
     for found in lists:
         settings, promises = zip(*found, strict=True)
-        assert sorted(map(str, settings)) == sorted(str(settings_of(row[:3])) for row in PORTFOLIO)
+        assert sorted(map(str, settings)) == sorted(map(str, SETTINGS))
         best = settings[promises.index(max(promises))]
         assert settings[0] == best
-        assert settings_of(PORTFOLIO[0][:3]) in settings[:2]
-        assert settings_of(PORTFOLIO[1][:3]) in settings[:4]
+        assert SETTINGS[0] in settings[:2]
+        assert SETTINGS[1] in settings[:4]
         kinds.append((best.layers[0] if best.layers else best).propagation.kind)
     assert kinds[0] != "none"
     assert kinds[1] == "none"
@@ -58,6 +59,8 @@ def test_directed_graphs_are_seen_both_ways(graph):
     graph.edge_index = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
     trials = search(graph, budget=None, max_settings=2, progress=False).trials
     assert [trial.setting for trial in trials] == [s for s, _ in portfolio(PreparedGraphs(graph), "both")[:2]]
+    settings = [trial.setting for trial in trials]
+    assert {part.propagation.direction for s in settings for part in (s, *s.layers)} == {"both"}
 
 
 def test_the_direction_kernel_is_nearly_the_cosine():

@@ -18,19 +18,12 @@ _SAFE_FRACTION = 0.9
 
 @dataclass(frozen=True)
 class Panel:
-    r"""A low-rank matrix: :math:`K \approx F F' + \mathrm{diag}(\delta)`.
+    r"""A low-rank matrix: :math:`K \approx F F' + \mathrm{diag}(\delta)`."""
 
-    Attributes:
-        values: :math:`F`, ``[n, m]``; of a centred matrix, :math:`F` minus its column means.
-        residual: :math:`\delta = \mathrm{diag}(K) - \mathrm{rowsum}(F^2)`, ``[n]``, in double precision.
-        landmarks: The nodes whose columns were used, ``[m]``, in the order of the columns of :math:`F`.
-        error: The sum of the residual, relative to the trace of the centred matrix.
-    """
-
-    values: Tensor
-    residual: Tensor
-    landmarks: Tensor
-    error: float
+    values: Tensor  # F, [n, m]; of a centred matrix, F minus its column means.
+    residual: Tensor  # delta = diag(K) - rowsum(F^2), [n], in double precision.
+    landmarks: Tensor  # The nodes whose columns were used, [m], in the order of the columns of F.
+    error: float  # The sum of the residual, relative to the trace of the centred matrix.
 
     @cached_property
     def row_sums(self) -> Tensor:

@@ -57,25 +57,15 @@ class PropagationSettings:
 
 @dataclass(frozen=True)
 class LayerSettings:
-    """The settings of a :class:`~torch_gckm.GCKMConv`.
+    """The settings of a :class:`~torch_gckm.GCKMConv`."""
 
-    Attributes:
-        channels: The number of embedding dimensions.
-        kernel: What :meth:`~torch_gckm.kernels.Kernel.config` returns.
-        propagation: How the layer propagates.
-        power: How much of the spectrum its output keeps.
-        eta: The regularisation.
-        loss_weight: The weight of the layer in the objective.
-        gram: What :meth:`~torch_gckm.gram.GramFactory.config` returns; ``None`` leaves it to whoever builds the model.
-    """
-
-    channels: int
-    kernel: Config
-    propagation: PropagationSettings = PropagationSettings()
-    power: float = 0.5
-    eta: float = 1.0
-    loss_weight: float = 1.0
-    gram: Config | None = None
+    channels: int  #: The number of embedding dimensions.
+    kernel: Config  #: What :meth:`~torch_gckm.kernels.Kernel.config` returns.
+    propagation: PropagationSettings = PropagationSettings()  #: How the layer propagates.
+    power: float = 0.5  #: How much of the spectrum its output keeps.
+    eta: float = 1.0  #: The regularisation.
+    loss_weight: float = 1.0  #: The weight of the layer in the objective.
+    gram: Config | None = None  #: From :meth:`~torch_gckm.gram.GramFactory.config`; ``None``: the builder chooses.
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> LayerSettings:
@@ -88,27 +78,16 @@ class LayerSettings:
 
 @dataclass(frozen=True)
 class ReadoutSettings:
-    """The settings of a :class:`~torch_gckm.SemiSupRKMReadout`, see there.
+    """The settings of a :class:`~torch_gckm.SemiSupRKMReadout`, see there."""
 
-    Attributes:
-        kernel: What :meth:`~torch_gckm.kernels.Kernel.config` returns.
-        eta: The regularisation.
-        lambda1: The weight of the unsupervised term.
-        lambda2: The weight of the labels.
-        class_weight: How labels of different classes are weighted.
-        code: The class code.
-        loss_weight: The weight of the readout in the objective.
-        gram: See :class:`LayerSettings`.
-    """
-
-    kernel: Config
-    eta: float = 1.0
-    lambda1: float = 1.0
-    lambda2: float = 0.1
-    class_weight: ClassWeight = None
-    code: str | Tensor = "one_vs_all"
-    loss_weight: float = 1.0
-    gram: Config | None = None
+    kernel: Config  #: What :meth:`~torch_gckm.kernels.Kernel.config` returns.
+    eta: float = 1.0  #: The regularisation.
+    lambda1: float = 1.0  #: The weight of the unsupervised term.
+    lambda2: float = 0.1  #: The weight of the labels.
+    class_weight: ClassWeight = None  #: How labels of different classes are weighted.
+    code: str | Tensor = "one_vs_all"  #: The class code.
+    loss_weight: float = 1.0  #: The weight of the readout in the objective.
+    gram: Config | None = None  #: See :class:`LayerSettings`.
 
     def __str__(self) -> str:
         text = f"{kernel_from_config(self.kernel)!r} eta={self.eta:g} lambda2={self.lambda2:.3g}"
@@ -117,19 +96,12 @@ class ReadoutSettings:
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """The settings of a :class:`~torch_gckm.GCKM`; the numbers of features and classes come with the data.
+    """The settings of a :class:`~torch_gckm.GCKM`; the numbers of features and classes come with the data."""
 
-    Attributes:
-        layers: The settings of the hidden layers.
-        readout: The settings of the readout.
-        normalize: How the input features are scaled.
-        propagation: How the features that the readout reads are propagated.
-    """
-
-    layers: tuple[LayerSettings, ...]
-    readout: ReadoutSettings
-    normalize: Normalize = None
-    propagation: PropagationSettings = PropagationSettings("none")
+    layers: tuple[LayerSettings, ...]  #: The settings of the hidden layers.
+    readout: ReadoutSettings  #: The settings of the readout.
+    normalize: Normalize = None  #: How the input features are scaled.
+    propagation: PropagationSettings = PropagationSettings("none")  #: That of the features that the readout reads.
 
     def to_dict(self) -> Config:
         """Numbers, strings, lists and dicts, as files hold them; a class code may be a tensor."""

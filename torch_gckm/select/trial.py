@@ -43,11 +43,11 @@ def quiet() -> Iterator[None]:
 class Trial:
     """A setting and what became of it."""
 
-    number: int  # Its place in the search.
+    number: int  #: Its place in the search.
     setting: ModelSettings
-    measures: dict[str, float] = field(default_factory=dict)  # Criteria by name, NaN where one has no meaning.
+    measures: dict[str, float] = field(default_factory=dict)  #: Criteria by name, NaN where one has no meaning.
     seconds: float = 0.0
-    error: str | None = None  # Why it failed or was rejected.
+    error: str | None = None  #: Why it failed or was rejected.
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as files hold them."""

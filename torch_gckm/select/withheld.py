@@ -103,15 +103,15 @@ class Withheld:
     the probabilities, as :class:`~torch_gckm.select.GCKMEnsemble` does to calibrate them.
     """
 
-    nodes: Tensor  # The labelled nodes whose class has another label, [b]; a class's only label cannot be withheld.
-    classes: Tensor  # Their classes, [b].
-    predicted: Tensor  # The classes predicted for them, [b].
-    member_scores: list[float]  # The share of them that each model alone is right about.
-    drawn: Tensor  # Places in `nodes`, one per withheld label of a group, [g].
-    probabilities: Tensor  # Calibrated probabilities of these, [g, num_classes].
-    uncalibrated: Tensor | None  # For a single model, what its own `predict_proba` would say, [g, num_classes].
-    only_labels: int  # How many labels are left out because they are the only ones of their class.
-    names: list[str]  # The names of the classes.
+    nodes: Tensor  #: The labelled nodes whose class has another label, [b]; a class's only label cannot be withheld.
+    classes: Tensor  #: Their classes, [b].
+    predicted: Tensor  #: The classes predicted for them, [b].
+    member_scores: list[float]  #: The share of them that each model alone is right about.
+    drawn: Tensor  #: Places in `nodes`, one per withheld label of a group, [g].
+    probabilities: Tensor  #: Calibrated probabilities of these, [g, num_classes].
+    uncalibrated: Tensor | None  #: For a single model, what its own `predict_proba` would say, [g, num_classes].
+    only_labels: int  #: How many labels are left out because they are the only ones of their class.
+    names: list[str]  #: The names of the classes.
 
     @property
     def accuracy(self) -> float:

@@ -19,31 +19,25 @@ _FITTED = ".fitted."
 class Record:
     """One step of training; NaN where a quantity is not available."""
 
-    step: int  # 0 is the initialisation.
-    loss: float  # The objective J.
-    orthogonality: float  # The largest entry of |H'H - I| over the layers.
-    train_acc: float  # Accuracy on the labelled nodes.
-    val_acc: float  # On val_mask.
-    test_acc: float  # On test_mask; reported, never used.
-    cosine: float  # The cosine score of the unlabelled nodes.
-    leave_one_out: float  # Leave-one-out accuracy; at step 0 only, where it is valid.
-    monitored: float  # The value of the monitored criterion.
-    seconds: float  # Since the start of the fit.
+    step: int  #: 0 is the initialisation.
+    loss: float  #: The objective J.
+    orthogonality: float  #: The largest entry of |H'H - I| over the layers.
+    train_acc: float  #: Accuracy on the labelled nodes.
+    val_acc: float  #: On val_mask.
+    test_acc: float  #: On test_mask; reported, never used.
+    cosine: float  #: The cosine score of the unlabelled nodes.
+    leave_one_out: float  #: Leave-one-out accuracy; at step 0 only, where it is valid.
+    monitored: float  #: The value of the monitored criterion.
+    seconds: float  #: Since the start of the fit.
 
 
 @dataclass
 class History:
-    """The records of a fit, and which of them was kept.
+    """The records of a fit, and which of them was kept."""
 
-    Attributes:
-        monitor: The name of the monitored criterion.
-        records: One :class:`Record` per step, from step 0.
-        best_step: The step whose state the model holds.
-    """
-
-    monitor: str
-    records: list[Record] = field(default_factory=list)
-    best_step: int = 0
+    monitor: str  #: The name of the monitored criterion.
+    records: list[Record] = field(default_factory=list)  #: One :class:`Record` per step, from step 0.
+    best_step: int = 0  #: The step whose state the model holds.
 
     @property
     def best(self) -> Record:
