@@ -1,6 +1,7 @@
 """Tables (Markdown) from the results of ``few_labels.py``.
 
     python benchmarks/few_labels_report.py --results out/few_labels.jsonl out/peers.jsonl --method gckm
+    python benchmarks/few_labels_report.py --picture out/label_curves.png
 
 A cell is a dataset with so many labels per class. Methods are compared on the splits that they share. In a cell the
 method is best, or even with the best peer if the mean of paired differences is no worse than minus its standard
@@ -16,12 +17,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 from make_tables import table
 from store import read
 
 Rows = list[dict[str, Any]]
 Cell = tuple[str, int]
 Values = dict[str, dict[int, float]]  # Of a method, of a split.
+CURVES = {
+    "GCKMClassifier": ("gckm",),
+    "SSGC + logistic regression": ("ssgc",),
+    "SGC + logistic regression": ("sgc",),
+    "APPNP": ("appnp_example", "appnp_tutorial"),
+    "GCN": ("gcn_example", "gcn_tutorial"),
+    "GRAND": ("grand", "grand_few"),
+    "Poisson learning": ("poisson", "poisson_knn"),
+    "label propagation": ("label_propagation",),
+}
 MEASURES = ("accuracy", "balanced_accuracy", "seconds")
 
 
@@ -32,12 +44,14 @@ class Comparison:
     Attributes:
         cell: The dataset and labels per class.
         peer: The peer with the highest mean.
-        gap: The mean of the differences on splits that both have.
+        own: The mean of the method on splits that both have.
+        gap: The mean of the differences on these splits.
         error: Its standard error; zero for a single split.
     """
 
     cell: Cell
     peer: str
+    own: float
     gap: float
     error: float
 
@@ -45,6 +59,11 @@ class Comparison:
     def verdict(self) -> str:
         """``"best"``, ``"even"`` or ``"behind"``."""
         return "best" if self.gap >= 0 else "even" if self.gap >= -self.error else "behind"
+
+    @property
+    def is_far_behind(self) -> bool:
+        """By more than two points and two standard errors."""
+        return self.gap < -max(2.0, 2.0 * self.error)
 
 
 def cells(rows: Rows, measure: str) -> dict[Cell, Values]:
@@ -74,7 +93,8 @@ def compare(cell: Cell, values: Values, method: str) -> Comparison | None:
     if not gaps:
         return None
     peer = min(gaps, key=lambda name: statistics.fmean(gaps[name]))
-    return Comparison(cell, peer, statistics.fmean(gaps[peer]), error(gaps[peer]))
+    mean = statistics.fmean(own[split] for split in own.keys() & values[peer].keys())
+    return Comparison(cell, peer, mean, statistics.fmean(gaps[peer]), error(gaps[peer]))
 
 
 def measure_table(found: dict[Cell, Values], digits: int = 1, bold: bool = True) -> str:
@@ -105,6 +125,21 @@ def verdict_table(comparisons: list[Comparison]) -> str:
     return table(["", "labels per class", "best peer", "difference", "verdict"], lines)
 
 
+def summary_table(comparisons: list[Comparison]) -> str:
+    """The method and the best peer of every cell, a line per dataset; the better one is bold."""
+    found = {c.cell: c for c in comparisons}
+    numbers = sorted({labels for _, labels in found})
+    lines = []
+    for name in dict.fromkeys(dataset for dataset, _ in found):
+        line = [name]
+        for labels in numbers:
+            c = found.get((name, labels))
+            own, peer = (f"{c.own:.1f}", f"{c.own - c.gap:.1f}") if c else ("", "")
+            line.append("" if c is None else f"**{own}** / {peer}" if c.gap >= 0 else f"{own} / **{peer}**")
+        lines.append(line)
+    return table(["labels per class", *map(str, numbers)], lines)
+
+
 def render(rows: Rows, method: str = "gckm", worst: int = 10) -> str:
     """The report.
 
@@ -131,7 +166,10 @@ def render(rows: Rows, method: str = "gckm", worst: int = 10) -> str:
             f"within one standard error of the best peer in {good}, and behind in {count['behind']}.\n"
         )
         if measure == "accuracy":
+            parts += [f"{method} / the best peer of every cell:\n", summary_table(known)]
             parts += ["Against the best peer of every cell, on shared splits, worst first:\n", verdict_table(known)]
+            far = sum(c.is_far_behind for c in known)
+            parts.append(f"Behind by more than two points and two standard errors: {far} cells.\n")
             short = sorted((c for c in known if c.verdict == "behind"), key=lambda c: c.gap)[:worst]
             told = ", ".join(f"{c.cell[0]} with {c.cell[1]} ({c.gap:+.1f}, {c.peer})" for c in short)
             parts.append(f"Worst shortfalls: {told or 'none'}.\n")
@@ -140,13 +178,49 @@ def render(rows: Rows, method: str = "gckm", worst: int = 10) -> str:
     return "\n".join(parts)
 
 
+def draw(rows: Rows, path: Path) -> None:
+    """Accuracy over labels per class, a panel per dataset; of recipes of one network, the better one in every cell."""
+    found = cells(rows, "accuracy")
+    datasets = list(dict.fromkeys(name for name, _ in found))
+    columns = min(3, len(datasets))
+    lines = -(-len(datasets) // columns)
+    figure, panels = plt.subplots(
+        lines, columns, figsize=(3.4 * columns, 2.7 * lines), squeeze=False, layout="constrained"
+    )
+    for axes in panels.flat[len(datasets) :]:
+        axes.set_visible(False)
+    for name, axes in zip(datasets, panels.flat, strict=False):
+        for number, (label, methods) in enumerate(CURVES.items()):
+            points = [
+                (labels, max(statistics.fmean(values[method].values()) for method in methods if method in values))
+                for (dataset, labels), values in sorted(found.items())
+                if dataset == name and any(method in values for method in methods)
+            ]
+            own = methods == ("gckm",)
+            style = {"color": "black", "lw": 2.4, "zorder": 3} if own else {"color": f"C{number}", "lw": 1.2}
+            axes.plot(*zip(*points, strict=True), "o-", ms=4 if own else 3, label=label, **style) if points else None
+        axes.set(title=name, xscale="log", xticks=sorted({labels for dataset, labels in found if dataset == name}))
+        axes.get_xaxis().set_major_formatter("{x:g}")
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+    figure.supxlabel("labels per class")
+    figure.supylabel("test accuracy, %")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", nargs="*", type=Path, default=[Path("out/few_labels.jsonl")])
     parser.add_argument("--method", default="gckm", help="the method to compare with its peers")
     parser.add_argument("--worst", type=int, default=10, help="how many shortfalls to list")
+    parser.add_argument("--picture", type=Path, help="also draw accuracies over labels per class")
     args = parser.parse_args()
-    print(render([row for path in args.results for row in read(path)], args.method, args.worst))
+    rows = [row for path in args.results for row in read(path)]
+    print(render(rows, args.method, args.worst))
+    if args.picture is not None:
+        draw(rows, args.picture)
 
 
 if __name__ == "__main__":

@@ -174,6 +174,16 @@ class TestReport:
         assert "| cora | 1 | **80.5 ± 0.5** | 70.5 ± 0.5 |" in text
         assert "gckm is best in 1 of 2 cells, best or within one standard error of the best peer in 1" in text
         assert "Worst shortfalls: cora with 5 (-10.0, ssgc)." in text
+        assert "| cora | **80.5** / 70.5 | 50.0 / **60.0** |" in text
+
+    def test_far_behind_is_two_points_and_two_errors(self):
+        for gap, error, far in ((-1.9, 0.1, False), (-2.5, 1.0, True), (-2.5, 1.5, False)):
+            assert few_labels_report.Comparison(("cora", 1), "ssgc", 50.0, gap, error).is_far_behind == far
+
+    def test_picture(self, tmp_path):
+        rows = [row(*part) for part in (("gckm", 0, 80.0), ("ssgc", 0, 70.0), ("gckm", 0, 85.0, 5))]
+        few_labels_report.draw(rows, tmp_path / "curves.png")
+        assert (tmp_path / "curves.png").stat().st_size > 1000
 
     def test_without_the_method(self):
         assert "cells" not in few_labels_report.render([row("ssgc", 0, 60.0)])
