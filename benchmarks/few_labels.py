@@ -3,6 +3,7 @@
     python benchmarks/few_labels.py --root DATA                          # everything; interrupt and repeat at will
     python benchmarks/few_labels.py --methods ssgc poisson --datasets cora --labels 1 5
     python benchmarks/few_labels.py --methods gckm_60s sgc --datasets synthetic --labels 10 --splits 3
+    python benchmarks/few_labels.py --methods ablations --datasets cora photo chameleon --labels 2 5 --splits 3
     python benchmarks/few_labels_report.py --results out/few_labels.jsonl
 
 A method sees the graph and the labels of a split, and no other labels. Its recipe is fixed, or chosen by withheld
@@ -14,6 +15,7 @@ from the graph to predictions. Those of ``poisson_knn`` include its neighbour gr
 import argparse
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,8 @@ from torch_geometric.data import Data
 
 from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.estimators import GCKMClassifier
+from torch_gckm.select import Space
+from torch_gckm.select.space import PROPAGATIONS
 
 DATASETS = ("cora", "citeseer", "pubmed", "photo", "cora_ml", "chameleon", "squirrel", "actor", "wisconsin")
 LABELS = (1, 2, 5, 20)
@@ -48,6 +52,14 @@ def gckm(data: Data, seed: int, **settings: Any) -> Tensor:
     return result
 
 
+RANDOM = Space(depth=(0, 1, 2))  # Not the default space, so there is no portfolio.
+ABLATIONS: dict[str, Method] = {
+    "gckm_without_self_training": partial(gckm, self_training=False),
+    "gckm_random": partial(gckm, search=RANDOM),
+    "gckm_random_power_0": partial(gckm, search=replace(RANDOM, powers=(0.0,))),
+    "gckm_random_few_hops": partial(gckm, search=replace(RANDOM, propagations=PROPAGATIONS[:6])),
+    "gckm_random_with_layers": partial(gckm, search=replace(RANDOM, depth=(1, 2))),
+}
 METHODS: dict[str, Method] = {
     "gckm": gckm,
     "gckm_2s": partial(gckm, budget=2.0),
@@ -64,8 +76,9 @@ METHODS: dict[str, Method] = {
     },
     "grand": lambda data, seed: train_grand(data, seed, GRAND_RECIPES.get(data.dataset, GRAND_RECIPES["cora"])),
     "grand_few": lambda data, seed: train_grand(data, seed, FEW),
+    **ABLATIONS,
 }
-DEFAULT_METHODS = [name for name in METHODS if name != "gckm_60s"]
+DEFAULT_METHODS = [name for name in METHODS if name != "gckm_60s" and name not in ABLATIONS]
 AT_MOST = {"grand": 3, "grand_few": 3}  # Splits of methods that take long.
 
 
@@ -125,13 +138,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
     parser.add_argument("--datasets", nargs="*", default=list(DATASETS))
-    parser.add_argument("--methods", nargs="*", default=DEFAULT_METHODS, choices=METHODS)
+    parser.add_argument("--methods", nargs="*", default=DEFAULT_METHODS, choices=[*METHODS, "ablations"])
     parser.add_argument("--labels", nargs="*", type=int, default=list(LABELS), help="labels per class")
     parser.add_argument("--splits", type=int, default=10, help="splits of a cell; at most 3 of GRAND")
     parser.add_argument("--first-split", type=int, default=0, help="the first seed; from 1000 up for development")
     parser.add_argument("--threads", type=int, help="threads of torch (default: as torch chooses)")
     parser.add_argument("--out", type=Path, default=Path("out/few_labels.jsonl"))
     args = parser.parse_args()
+    if "ablations" in args.methods:
+        args.methods = [*(method for method in args.methods if method != "ablations"), *ABLATIONS]
     if args.threads is not None:
         torch.set_num_threads(args.threads)
     warnings.filterwarnings("ignore", message=".*Sparse (CSR|invariant).*")
