@@ -54,8 +54,7 @@ def fit(args: argparse.Namespace) -> None:
     for path in (args.model, args.predictions, args.report):
         if path is not None and path.is_dir():
             raise InvalidInputError(f"{path} is a folder; name a file to write")
-    graph = read_graph(args)
-    _require_labels(graph)
+    graph = _read_labelled(args)
     classifier = GCKMClassifier(
         budget=args.budget or None, max_settings=args.max_settings, random_state=args.seed, progress=not args.quiet,
         checkpoint=args.checkpoint,
@@ -94,8 +93,7 @@ def predict(args: argparse.Namespace) -> None:
 
 def search_settings(args: argparse.Namespace) -> None:
     """Print the best settings."""
-    graph = read_graph(args)
-    _require_labels(graph)
+    graph = _read_labelled(args)
     result = search(
         graph.data, budget=args.budget or None, max_settings=args.max_settings, seed=args.seed,
         num_classes=len(graph.classes), progress=not args.quiet, checkpoint=args.checkpoint,
@@ -152,12 +150,13 @@ def info(args: argparse.Namespace) -> None:
             print(model.members[0].summary())
 
 
-def _require_labels(graph: NamedGraph) -> None:
-    data = graph.data
-    if data.get("train_mask") is None and not bool((data.y >= 0).any()):
+def _read_labelled(args: argparse.Namespace) -> NamedGraph:
+    graph = read_graph(args)
+    if graph.data.get("train_mask") is None and not bool((graph.data.y >= 0).any()):
         raise InvalidInputError("no node has a class: give --labels, or --labels-per-class with a dataset")
     if len(graph.classes) < 2:
         raise InvalidInputError(f"labels of at least two classes are needed, got {graph.classes}")
+    return graph
 
 
 def _load(path: Path) -> GCKMClassifier:
@@ -233,18 +232,13 @@ def _parser() -> argparse.ArgumentParser:
     to_fit.add_argument("--predictions", type=Path, metavar="FILE", help="also write the classes of all nodes (CSV)")
     to_fit.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
     to_fit.add_argument("--inductive", action="store_true", help="a small file, for other graphs only")
-    _searching(to_fit)
-    add_graph_arguments(to_fit)
 
     to_predict = command("predict", predict, "classes and probabilities of all nodes, as CSV")
     to_predict.add_argument("model", type=Path, help="a file of 'gckm fit'; without a graph, about its own")
     to_predict.add_argument("--output", type=Path, metavar="FILE", help="default: the screen")
-    add_graph_arguments(to_predict)
 
     to_search = command("search", search_settings, "try settings and print the best ones")
     to_search.add_argument("--show", type=int, default=10, metavar="N", help="how many to print")
-    _searching(to_search)
-    add_graph_arguments(to_search)
 
     to_suggest = command("suggest", suggest, "the nodes whose labels would help most")
     to_suggest.add_argument("model", type=Path, help="a file of 'gckm fit'")
@@ -256,27 +250,25 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--output", type=Path, metavar="FILE", help="default: the screen")
         made.add_argument("--channels", type=int, nargs="+", help=f"dimensions of the layers (default: {usual})")
         made.add_argument("--aggregation", default="gcn", choices=("gcn", "mean", "sum", "none"))
-        if made is to_cluster:
-            made.add_argument("--clusters", type=int, metavar="N", help="default: the number of classes")
-        add_graph_arguments(made)
+    to_cluster.add_argument("--clusters", type=int, metavar="N", help="default: the number of classes")
 
     to_demo = command("demo", fit, "classify scikit-learn's digits from 4 labels per class, offline")
     to_demo.add_argument("--model", type=Path, default=Path("digits.pt"), help="the file to write (default: digits.pt)")
     to_demo.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
-    _searching(to_demo, budget=10.0)
-    add_seed(to_demo)
     absent = ("root", "split", "features", "edges", "n_neighbors", "labels", "predictions")
     given: dict[str, Any] = {"dataset": "digits", "labels_per_class": 4, "directed": False, "inductive": False}
     to_demo.set_defaults(**dict.fromkeys(absent), **given)
 
     to_info = command("info", info, "versions, extras, and facts about a model")
     to_info.add_argument("model", type=Path, nargs="?", help="a file of 'gckm fit'")
+
+    for searching, budget in ((to_fit, 60.0), (to_search, 60.0), (to_demo, 10.0)):
+        group = searching.add_argument_group("the search")
+        group.add_argument("--budget", type=float, default=budget, metavar="SECONDS", help=f"{budget:g}; 0: no limit")
+        group.add_argument("--max-settings", type=int, metavar="N", help="with --budget 0 the same result every time")
+        group.add_argument("--checkpoint", type=Path, metavar="FILE", help="keep what was tried; go on if it is there")
+        group.add_argument("--quiet", action="store_true", help="no progress bar")
+    for reading in (to_fit, to_predict, to_search, to_embed, to_cluster):
+        add_graph_arguments(reading)
+    add_seed(to_demo)
     return parser
-
-
-def _searching(parser: argparse.ArgumentParser, budget: float = 60.0) -> None:
-    options = parser.add_argument_group("the search")
-    options.add_argument("--budget", type=float, default=budget, metavar="SECONDS", help=f"{budget:g}; 0: no limit")
-    options.add_argument("--max-settings", type=int, metavar="N", help="with --budget 0 the same result every time")
-    options.add_argument("--checkpoint", type=Path, metavar="FILE", help="keep what was tried; go on if it is there")
-    options.add_argument("--quiet", action="store_true", help="no progress bar")

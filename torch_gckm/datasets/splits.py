@@ -18,7 +18,6 @@ class PerClassSplit(BaseTransform):  # type: ignore[misc]
         num_train: Training nodes of every class, or one number per class.
         num_val: Validation nodes of every class.
         num_test: Test nodes in all; ``None`` for all that are left.
-        seed: The seed of the choice.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class FewLabelSplit(BaseTransform):  # type: ignore[misc]
         num_train: Training nodes in all; at least one per class.
         num_val: Validation nodes in all.
         num_test: Test nodes in all; ``None`` for all that are left.
-        seed: The seed of the choice.
     """
 
     def __init__(self, num_train: int, num_val: int = 0, num_test: int | None = None, seed: int = 0) -> None:
@@ -72,7 +70,6 @@ class PercentageSplit(BaseTransform):  # type: ignore[misc]
     Args:
         train: The share of training nodes; the paper's standard split of Chameleon and Squirrel has 2.5 %.
         val: The share of validation nodes.
-        seed: The seed of the choice.
     """
 
     def __init__(self, train: float = 0.025, val: float = 0.025, seed: int = 0) -> None:
@@ -87,13 +84,7 @@ class PercentageSplit(BaseTransform):  # type: ignore[misc]
 
 
 class FixedSplit(BaseTransform):  # type: ignore[misc]
-    """Given nodes, as boolean masks or node numbers.
-
-    Args:
-        train: Training nodes.
-        val: Validation nodes.
-        test: Test nodes; ``None`` for all others with a known label.
-    """
+    """Given nodes, as boolean masks or node numbers; without test nodes, they are all others with a known label."""
 
     def __init__(self, train: Nodes, val: Nodes = (), test: Nodes | None = None) -> None:
         self.train, self.val, self.test = train, val, test

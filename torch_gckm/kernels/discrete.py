@@ -24,17 +24,14 @@ class Categorical(LeafKernel):
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:
         x, y = b.comparable(a).detach(), b.dense().detach()
-        overlap = torch.zeros(x.size(0), y.size(0), dtype=x.dtype, device=x.device)
-        for column in range(x.size(1)):  # A column at a time: no [n, m, d] temporary.
-            overlap += x[:, column].unsqueeze(1) == y[:, column]
-        return overlap.div_(max(x.size(1), 1))
+        return (x.size(1) - torch.cdist(x, y, p=0)).div_(max(x.size(1), 1))  # p=0 counts the codes that differ.
 
     def _diagonal(self, a: Features) -> Tensor:
         return torch.ones(a.num_rows, dtype=a.dtype, device=a.device)
 
 
 class Precomputed(LeafKernel):
-    """Kernel values given as a symmetric matrix; features hold row numbers in one column.
+    """Kernel values given as a symmetric matrix ``[N, N]``; features hold row numbers in one column.
 
     .. code-block:: python
 
@@ -42,9 +39,6 @@ class Precomputed(LeafKernel):
         conv.initialize(torch.arange(n).unsqueeze(1), edge_index)
 
     New nodes work as long as ``matrix`` has rows for them.
-
-    Args:
-        matrix: The kernel matrix, ``[N, N]``, symmetric.
     """
 
     is_psd = False  # Not known; kernel PCA checks it.
@@ -57,8 +51,7 @@ class Precomputed(LeafKernel):
             matrix = matrix.to(torch.get_default_dtype())
         panels.check_finite(matrix, "the precomputed kernel")
         gap = (matrix - matrix.t()).abs()
-        scale = matrix.abs().max()
-        if float(gap.max()) > 1e3 * torch.finfo(matrix.dtype).eps * float(scale):
+        if float(gap.max()) > 1e3 * torch.finfo(matrix.dtype).eps * float(matrix.abs().max()):
             row, column = divmod(int(gap.argmax()), matrix.size(0))
             raise InvalidInputError(
                 f"a precomputed kernel must be symmetric, but entries ({row}, {column}) and ({column}, {row}) differ "
@@ -101,13 +94,10 @@ class Precomputed(LeafKernel):
 
 
 class Custom(LeafKernel):
-    """Any function of two feature matrices as a kernel.
+    """Any function of feature matrices ``[n, d]`` and ``[m, d]`` that returns kernel values ``[n, m]``.
 
     Layers take the bare function, too: ``GCKMConv(16, 8, kernel=my_function)``. A model with such a kernel can be
     trained but not saved to one file, since loading never executes code; save its ``state_dict`` instead.
-
-    Args:
-        function: Maps ``[n, d]`` and ``[m, d]`` to kernel values ``[n, m]``.
     """
 
     is_psd = False  # Not known; kernel PCA checks it.

@@ -71,10 +71,6 @@ class DistanceKernel(LeafKernel):
             raise InvalidInputError(f"{what} cannot be chosen automatically: all rows are the same; give a number")
         self._set_positive(self.bandwidth, self.scale * self.automatic_bandwidth(variance))
 
-    def arguments(self) -> dict[str, Any]:
-        value = "auto" if self.automatic else self._number(self.bandwidth)
-        return {self.bandwidth: value, "learnable": self.learnable, "scale": self.scale}
-
     def _evaluate(self, a: Features, b: Features) -> Tensor:
         return self.profile(squared_distance(a, b))
 

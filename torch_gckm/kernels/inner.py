@@ -39,8 +39,7 @@ class Polynomial(LeafKernel):
         self._hyperparameter("t", t, learnable, scale)
 
     def arguments(self) -> dict[str, Any]:
-        t = "auto" if self.automatic else self._number("t")
-        return {"degree": self.degree, "t": t, "learnable": self.learnable, "scale": self.scale}
+        return {"degree": self.degree, **super().arguments()}
 
     def fit_view(self, a: Features) -> None:
         # As for bandwidths: a learned value is only started automatically.
@@ -59,10 +58,7 @@ class Polynomial(LeafKernel):
 
 
 class NormalizedPolynomial(Polynomial):
-    r"""The polynomial kernel scaled to unit self-similarity, :math:`k(x, y) / \sqrt{k(x, x) k(y, y)}`.
-
-    Its arguments are those of :class:`Polynomial`.
-    """
+    r""":class:`Polynomial`, scaled to unit self-similarity: :math:`k(x, y) / \sqrt{k(x, x) k(y, y)}`."""
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:
         t2 = self._positive("t").square()

@@ -30,19 +30,15 @@ class Kernel(torch.nn.Module, ABC):
         0.9 * Cosine() + 0.1 * Linear()
     """
 
-    is_psd: bool = True
-    """Whether the kernel is positive semi-definite by construction."""
+    is_psd: bool = True  #: Whether the kernel is positive semi-definite by construction.
 
     def forward(self, a: FeaturesLike, b: FeaturesLike | None = None, *, diag: bool = False) -> Tensor:
-        """Evaluate the kernel.
+        """Evaluate the kernel between all rows of ``a`` and ``b``, ``[n, m]``.
 
         Args:
             a: Features, a tensor ``[n, d]`` or a mapping of views.
             b: The other rows; ``a`` itself if omitted.
-            diag: Return only :math:`k(a_u, a_u)`; no matrix is built.
-
-        Shapes:
-            - **output:** ``[n, m]``, or ``[n]`` with ``diag=True``
+            diag: Return only :math:`k(a_u, a_u)`, ``[n]``; no matrix is built.
         """
         rows = as_rows(a)
         if not self.is_fitted:
@@ -119,7 +115,7 @@ class Kernel(torch.nn.Module, ABC):
 class LeafKernel(Kernel):
     """An elementary kernel: a function of one view.
 
-    Subclasses register hyperparameters with :meth:`_hyperparameter`, list the constructor's arguments in
+    Subclasses register hyperparameters with :meth:`_hyperparameter`, add the constructor's other arguments in
     :meth:`arguments` and implement ``_evaluate`` and ``_diagonal`` on a single :class:`Features`.
     """
 
@@ -134,8 +130,9 @@ class LeafKernel(Kernel):
     def _diagonal(self, a: Features) -> Tensor: ...
 
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments as plain values."""
-        return {}
+        """The constructor's arguments as plain values, here those about hyperparameters."""
+        values = {name: "auto" if self.automatic else self._number(name) for name in self._hyperparameters}
+        return {**values, "learnable": self.learnable, "scale": self.scale} if values else {}
 
     def evaluate(self, a: Rows, b: Rows) -> Tensor:
         return self._evaluate(a.view(self.view), b.view(self.view))

@@ -37,15 +37,10 @@ _LAYER_STYLES = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)))
 
 
 def settings(result: SearchResult, ax: Axes | None = None, members: int = MEMBERS) -> Axes:
-    """Draw the score of every setting in the order in which they were tried, and the best so far.
+    """Draw the score of every setting of a search in the order in which they were tried, and the best so far.
 
     If the line has been level for long, a longer search would hardly help. Scores of the criterion ``auto`` are
-    relative to the other settings, in standard deviations.
-
-    Args:
-        result: What :func:`~torch_gckm.select.search` returned.
-        ax: Axes to draw on.
-        members: How many settings an ensemble combines; they are marked.
+    relative to the other settings, in standard deviations. As many ``members`` as an ensemble combines are marked.
     """
     ax = axes_of(ax)
     ranking = result.ranking
@@ -72,12 +67,8 @@ def settings(result: SearchResult, ax: Axes | None = None, members: int = MEMBER
 def training(history: History, ax: Axes | None = None, names: Sequence[str] = SCORES) -> Axes:
     """Draw quantities of a history against the step; the step that was kept is marked.
 
+    The names are attributes of :class:`~torch_gckm.train.history.Record`; those that were not measured are left out.
     Leave-one-out accuracy has no curve: it means nothing after step 0.
-
-    Args:
-        history: What :meth:`Trainer.fit <torch_gckm.Trainer.fit>` returned.
-        ax: Axes to draw on.
-        names: Attributes of :class:`~torch_gckm.train.history.Record`; those that were not measured are left out.
     """
     unknown = [name for name in names if name not in LABELS]
     if unknown:
@@ -138,12 +129,8 @@ def shares(model: GCKM) -> list[Tensor]:
 def eigenvalues(model: Any, ax: Axes | None = None) -> Axes:
     """Draw the decay of the eigenvalues of every hidden layer, as shares of the variance.
 
-    Where a curve is still high at its end, more channels would keep more; where it has fallen by many orders of
-    magnitude, fewer would do.
-
-    Args:
-        model: A ``GCKM`` at step 0, a ``GCKMEnsemble`` or a ``GCKMClassifier``.
-        ax: Axes to draw on.
+    The model is a ``GCKM`` at step 0, a ``GCKMEnsemble`` or a ``GCKMClassifier``. Where a curve is still high at its
+    end, more channels would keep more; where it has fallen by many orders of magnitude, fewer would do.
     """
     return decay([shares(member) for member in Subject.of(model).members], ax)
 

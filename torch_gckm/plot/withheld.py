@@ -75,10 +75,6 @@ def confusion(found: Withheld, ax: Axes | None = None) -> Axes:
     """Draw the leave-one-out confusion matrix: what is predicted for nodes whose own labels were withheld.
 
     Rows are the given classes; the depth of a cell is its share of the row.
-
-    Args:
-        found: What :func:`~torch_gckm.plot.withheld` returned.
-        ax: Axes to draw on.
     """
     ax = axes_of(ax, 5.0, 4.6)
     from matplotlib.colors import to_rgba
@@ -126,7 +122,12 @@ class Bins:
         right = np.array([hit[part].mean() for part in parts])
         different = np.array([len(np.unique(about[part])) for part in parts])
         certainty, count = np.array([top[part].mean() for part in parts]), np.array([len(part) for part in parts])
-        return cls(certainty, right, count, different, *_wilson(right, different))
+        # Wilson's interval of the share; it holds the share itself, up to rounding.
+        square = _WIDTH**2 / different
+        middle = (right + square / 2) / (1 + square)
+        reach = _WIDTH * np.sqrt(right * (1 - right) / different + square / (4 * different)) / (1 + square)
+        low, high = np.minimum(middle - reach, right), np.maximum(middle + reach, right)
+        return cls(certainty, right, count, different, low, high)
 
 
 def reliability(found: Withheld, ax: Axes | None = None, bins: int = 10) -> Axes:
@@ -135,11 +136,6 @@ def reliability(found: Withheld, ax: Axes | None = None, bins: int = 10) -> Axes
     Points on the diagonal are well calibrated, points below it too sure. Each label is withheld several times,
     together with different others; the bars are 95 % intervals for as many *different* nodes as there are behind a
     point, and larger points stand for more predictions. One number, the temperature, was fitted to these labels.
-
-    Args:
-        found: What :func:`~torch_gckm.plot.withheld` returned.
-        ax: Axes to draw on.
-        bins: The number of bins between 0 and 1.
     """
     ax = axes_of(ax, 5.0, 4.6)
     classes = found.classes[found.drawn]
@@ -175,12 +171,3 @@ def _join(parts: list[Array], nodes: Array) -> list[Array]:
     if len(waiting):
         joined = [*joined[:-1], np.concatenate([*joined[-1:], waiting])]
     return joined
-
-
-def _wilson(share: Array, count: Array) -> tuple[Array, Array]:
-    """The ends of Wilson's interval of a share."""
-    square = _WIDTH**2 / count
-    middle = (share + square / 2) / (1 + square)
-    reach = _WIDTH * np.sqrt(share * (1 - share) / count + square / (4 * count)) / (1 + square)
-    # It holds the share itself, up to rounding.
-    return np.minimum(middle - reach, share), np.maximum(middle + reach, share)

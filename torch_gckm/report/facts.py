@@ -8,11 +8,10 @@ import numpy as np
 import scipy
 import torch
 import torch_geometric
-from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import is_undirected
+from torch_geometric.utils import is_undirected, to_scipy_sparse_matrix
 
 from torch_gckm._version import __version__
 from torch_gckm.graph import canonical_edges, graph_of
@@ -39,8 +38,7 @@ def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
         weights = f"{float(weight.min()):.3g} to {float(weight.max()):.3g}"
     stored = x if x.layout == torch.strided else to_csr(x).values()
     filled = int(torch.count_nonzero(stored)) / max(x.numel(), 1)
-    matrix = coo_matrix((np.ones(total, dtype=bool), ends.numpy()), shape=(count, count))
-    components, place = connected_components(matrix, directed=False)
+    components, place = connected_components(to_scipy_sparse_matrix(ends, num_nodes=count), directed=False)
     facts = [
         ("nodes", f"{count:,}"),
         ("edges", number + (f", {int(loops.sum()):,} self-loops" if bool(loops.any()) else "")),

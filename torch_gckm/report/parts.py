@@ -1,7 +1,5 @@
 """The parts of a page: HTML, in which whatever is not :class:`Markup` is escaped, and figures as SVG in its colours."""
 
-from __future__ import annotations
-
 import html
 import importlib.resources
 import io
@@ -9,7 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,9 +19,6 @@ from torch_gckm.plot.embedding import MOST_NODES, Method, method_for
 from torch_gckm.plot.withheld import Bins
 from torch_gckm.select import GCKMEnsemble, SearchResult
 from torch_gckm.train import History
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _LONG = 16  # Letters of a cell that should not be squeezed.
 # Colours that stand for those of the page, light or dark, and nothing else is drawn in.
@@ -101,7 +96,7 @@ def page(title: str, body: Markup) -> str:
 
 
 def draw(
-    key: str, describe: str, paint: Callable[[Axes], object], size: tuple[float, float] = _SIZE, scale: float = 1.0
+    key: str, describe: str, paint: Callable[..., object], size: tuple[float, float] = _SIZE, scale: float = 1.0
 ) -> str:
     """What ``paint`` draws on new axes, as SVG; the key is unique on the page, a wide page enlarges it by the scale."""
     from matplotlib import style

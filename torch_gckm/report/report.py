@@ -99,8 +99,7 @@ def write_report(
     times = facts.time_rows(seconds or {}, history, result, time.perf_counter() - start)
     sections.append(section("Time", table(["stage", "seconds"], times, [1])))
     made: facts.Rows = [["made on", time.strftime("%Y-%m-%d %H:%M")], *([["seed", seed]] if seed is not None else [])]
-    same = "The settings above make the same models again, before any fine-tuning."
-    again = paragraph(same)
+    again = paragraph("The settings above make the same models again, before any fine-tuning.")
     if command is not None:
         again = Markup(f'<pre tabindex="0"><code>{text(command)}</code></pre>')
     sections.append(section("How to reproduce", again, table(["what", "value"], [*made, *facts.version_rows()])))
