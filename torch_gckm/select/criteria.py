@@ -34,6 +34,7 @@ Criterion = Literal["auto", "leave_one_out", "per_class_out", "cosine", "val_acc
 _COLLAPSED = 1 / 3  # The effective number of predicted classes beyond one, relative to that of the labels.
 _TIE = 1e-4
 _TOO_BAD = 0.35  # What a setting's probabilities of withheld labels must be beyond chance, relative to the best one's.
+_RANDOM = -1.0  # What a random setting promises, in standard deviations of settings on other graphs.
 _PRIOR = 3.0  # How many labels per class say as much about a setting as other graphs do.
 
 
@@ -71,8 +72,8 @@ class Ranking:
         return 0.0 if self.fewest == 1 else self.fewest / (self.fewest + 1.0)
 
     def promise(self, trial: Trial) -> float:
-        """How well a setting did on other graphs; those beyond the portfolio are taken for average."""
-        return self.promises[trial.number] if trial.number < len(self.promises) else 0.0
+        """How well a setting did on other graphs; those beyond the portfolio are random ones."""
+        return self.promises[trial.number] if trial.number < len(self.promises) else _RANDOM
 
     def value(self, trial: Trial) -> float:
         """The score of a trial by itself, for a search that learns from scores."""
