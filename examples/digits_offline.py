@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN, LabelPropagation
 from tqdm import tqdm
 
-from torch_gckm import GCKM, Trainer, plot
+from torch_gckm import GCKM, GCKMClassifier, Trainer, plot
 from torch_gckm.datasets import PerClassSplit, load
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -27,13 +27,17 @@ parser.add_argument("--no-progress", action="store_true", help="no progress bars
 args = parser.parse_args()
 
 
-models: list[GCKM] = []  # Those of GCKM, one per draw.
+classifiers: list[GCKMClassifier] = []  # One per draw.
 
 
-def gckm(data: Data) -> Tensor:
+def classifier(data: Data) -> Tensor:
+    classifiers.append(GCKMClassifier(search=None, progress=False).fit(data))
+    return classifiers[-1].predict()
+
+
+def one_model(data: Data) -> Tensor:
     model = GCKM(data.num_features, hidden_channels=(64, 10), out_channels=10)
     Trainer(model, steps=1 if args.quick else 10, progress=False).fit(data)
-    models.append(model)
     return model.predict()
 
 
@@ -54,9 +58,9 @@ def label_propagation(data: Data) -> Tensor:
     return out.argmax(dim=1)
 
 
-def save_picture(model: GCKM) -> None:
+def save_picture() -> None:
     figure, axes = plt.subplots(figsize=(7, 6), layout="constrained")
-    plot.embedding(model, axes)
+    plot.embedding(classifiers[0], axes)
     axes.set_title(f"digits, embedded by GCKM, classified from {args.labels_per_class} labels per class (stars)")
     args.picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(args.picture, dpi=150)
@@ -66,11 +70,17 @@ seeds = range(1 if args.quick else args.draws)
 draws = [load("digits", transform=PerClassSplit(args.labels_per_class, seed=seed)) for seed in seeds]
 print(f"digits: {draws[0].num_nodes} nodes, {args.labels_per_class} labels per class, mean over {len(draws)} draws")
 print(f"{'method':<22}{'accuracy %':>14}{'seconds':>10}")
-for name, method in {"GCKM": gckm, "PyG GCN": gcn, "PyG LabelPropagation": label_propagation}.items():
+methods = {
+    "GCKMClassifier": classifier,
+    "GCKM": one_model,
+    "PyG GCN": gcn,
+    "PyG LabelPropagation": label_propagation,
+}
+for name, method in methods.items():
     start, bar = time.perf_counter(), tqdm(draws, name, leave=False, disable=args.no_progress)
     accuracies = [100 * (method(data) == data.y)[~data.train_mask].double().mean() for data in bar]
     seconds = (time.perf_counter() - start) / len(draws)
     spread = torch.stack(accuracies).std(correction=0)
     print(f"{name:<22}{torch.stack(accuracies).mean():>7.1f} ± {spread:>4.1f}{seconds:>10.2f}")
-save_picture(models[0])
+save_picture()
 print(f"embedding of the first draw: {args.picture}")
