@@ -27,7 +27,6 @@ def larger(data: Data) -> Data:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=lambda page: page.stem)
 @pytest.mark.filterwarnings("ignore::torch_gckm.errors.LowRankWarning")  # The tiny graph has few directions.
-@pytest.mark.filterwarnings("ignore:the search tried:torch_gckm.errors.GCKMWarning")  # Its budget is cut.
 def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = make_graph()
