@@ -9,8 +9,9 @@
 standardised scores of some test nodes and what withheld labels say. A setting's accuracy is standardised among all
 candidates in a cell: a graph, a number of labels per class and a split. ``choose`` adds settings to a list, always the
 one that raises the mean over cells of the three best in the list most; a setting promises its mean over smooth graphs,
-or over the others. The ensembles of ``rank`` are made as a search makes them, of lists that were chosen without the
-graph that they are judged by.
+or over the others. The ensembles of ``rank`` are of the settings that a search would rank first, without its rules
+about settings that collapsed, are near chance or share an embedding; lists were chosen without the graph that they are
+judged by.
 """
 
 from __future__ import annotations

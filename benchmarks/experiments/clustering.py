@@ -67,7 +67,7 @@ class Clustering(Experiment):
         parts = COMBINED if method == "GCKM combined" else (method if method in CHANNELS else "GCKM",)
         embeddings = []
         for part in parts:
-            layers = KernelLayers(data.num_features, CHANNELS[part](classes), "rbf", aggregation)
+            layers = KernelLayers(data.num_features, CHANNELS[part](classes), "rbf", aggregation, power=0.0)
             with torch.no_grad():
                 embeddings.append(layers.initialize(data).embed().numpy())
         return KMeans(classes, n_init=10, random_state=task["seed"]).fit_predict(np.hstack(embeddings))

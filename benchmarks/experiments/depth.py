@@ -66,7 +66,7 @@ class Depth(Experiment):
         for width, scale in itertools.islice(grid, 1 if self.options.quick else None):
             kernels = [*(RBF(scale=scale) for _ in range(depth)), RBF()]
             eta = [*(1.0 for _ in range(depth)), 1.05]
-            model = GCKM(data.num_features, (width,) * depth, int(data.y.max()) + 1, kernels, eta=eta)
+            model = GCKM(data.num_features, (width,) * depth, int(data.y.max()) + 1, kernels, eta=eta, power=0.0)
             history, seconds = timed(lambda model=model: Trainer(model, steps=0, progress=False).fit(data))
             record = history.best
             if record.leave_one_out > best["leave_one_out"]:

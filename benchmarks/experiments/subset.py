@@ -35,7 +35,7 @@ class Subset(Experiment):
         split = None if task["dataset"] == "physics" else "few_labels"
         transform = PerClassSplit(20, seed=task["seed"]) if split is None else None
         data = self.load(task["dataset"], split, transform)
-        model = GCKM(data.num_features, CHANNELS, int(data.y.max()) + 1)
+        model = GCKM(data.num_features, CHANNELS, int(data.y.max()) + 1, power=0.0)
         nodes = None if task["share"] == 1.0 else task["share"]
         trainer = Trainer(model, steps=0, nodes=nodes, seed=task["seed"], progress=False)
         _, fit = timed(lambda: trainer.fit(data))

@@ -49,6 +49,18 @@ def test_without_search_the_portfolio_begins_and_ends(graph):
     assert fitted.score(graph, mask=graph.test_mask) > 0.7
 
 
+@pytest.mark.parametrize("depth", [0, 1])
+def test_new_rows_need_edges_to_them(blobs, depth):
+    """Fitted nodes would receive from new rows, and so change the classes of others."""
+    X, y = blobs
+    space = Space(depth=(depth,), channels=(3,), directions=("both",), propagations=(("gcn", 1),))
+    fitted = classifier(search=space).fit(X[:100], y[:100])
+    with pytest.raises(InvalidInputError, match="against them"):
+        fitted.predict(X[100:])
+    space = Space(depth=(depth,), channels=(3,), directions=("both",), propagations=(("none", 1),))
+    assert classifier(search=space).fit(X[:100], y[:100]).predict(X[100:]).shape == (50,)
+
+
 def test_few_settings_are_told(graph):
     with pytest.warns(GCKMWarning, match="the search tried [0-9]+ settings in its 0.01 s"):
         GCKMClassifier(budget=0.01, workers=1, progress=False).fit(graph)

@@ -8,7 +8,8 @@ from tests.select.helpers import quick
 from torch_gckm import GCKM, Trainer
 from torch_gckm.errors import InvalidInputError, NotFittedError, SingularReadoutError
 from torch_gckm.nn import InductiveGCKM
-from torch_gckm.select import GCKMEnsemble, InductiveEnsemble
+from torch_gckm.select import GCKMEnsemble, InductiveEnsemble, Space, search
+from torch_gckm.select.result import choose_members
 from torch_gckm.select.trial import Evaluator
 
 
@@ -34,6 +35,26 @@ class TestEnsemble:
     def test_members_differ(self, graph):
         layers = [str(model.layers) for model in quick(graph, 24).ensemble(6).members]
         assert max(layers.count(name) for name in layers) <= 3
+
+    def test_members_without_layers_differ_by_their_features(self, graph):
+        result = search(graph, Space(depth=(0,)), budget=None, max_settings=24, progress=False)
+        members = choose_members(result.ranked(), 8)
+        assert len(members) == 8
+        features = [(trial.setting.normalize, trial.setting.propagation) for trial in members]
+        assert max(features.count(each) for each in features) <= 3
+
+    def test_the_only_good_setting_may_fail(self, graph, monkeypatch):
+        """Then those that were too bad to be combined with it take its place."""
+        result = quick(graph)
+        best = result.best
+        best.measures["per_class_out_loss"] = 0.0
+        for other in result.trials:
+            if other is not best:
+                other.measures["per_class_out_loss"] = -1.0
+        assert result.ranking.worth_combining(result.ranked()) == [best]
+        original = result._try
+        monkeypatch.setattr(result, "_try", lambda trial, **options: None if trial is best else original(trial))
+        assert len(result.ensemble(3, self_training=False).members) == 3
 
     def test_a_member_that_cannot_be_fitted_again_is_replaced(self, graph, monkeypatch):
         result = quick(graph, 24)

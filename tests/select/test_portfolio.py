@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from tests.conftest import make_graph
+from torch_gckm.errors import GraphMismatchError
 from torch_gckm.nn import ModelSettings
 from torch_gckm.select import search
 from torch_gckm.select.portfolio import PORTFOLIO, SMOOTH_FROM, portfolio, smoothness
@@ -32,6 +33,25 @@ def test_neighbours_of_smooth_graphs_have_similar_features(graph, shuffled):
     assert smoothness(PreparedGraphs(graph)) > SMOOTH_FROM
     assert abs(smoothness(PreparedGraphs(shuffled))) < SMOOTH_FROM
     assert smoothness(PreparedGraphs(Data(x=graph.x, edge_index=torch.empty(2, 0, dtype=torch.long)))) == 0.0
+
+
+def test_self_loops_are_no_neighbours(shuffled):
+    plain = smoothness(PreparedGraphs(shuffled))
+    loops = torch.arange(shuffled.num_nodes).repeat(2, 20)
+    shuffled.edge_index = torch.cat([shuffled.edge_index, loops], dim=1)
+    assert smoothness(PreparedGraphs(shuffled)) == pytest.approx(plain, abs=1e-6)
+    shuffled.edge_index = loops
+    assert smoothness(PreparedGraphs(shuffled)) == 0.0
+
+
+def test_a_checkpoint_of_another_list_is_refused(graph, tmp_path, monkeypatch):
+    options = {"budget": None, "max_settings": 2, "progress": False, "checkpoint": tmp_path / "search.pt"}
+    assert len(search(graph, **options)) == len(search(graph, **options)) == 2
+    other = tmp_path / "other.jsonl"
+    other.write_text("".join(reversed(PORTFOLIO.read_text().splitlines(keepends=True))))
+    monkeypatch.setattr("torch_gckm.select.portfolio.PORTFOLIO", other)
+    with pytest.raises(GraphMismatchError, match="another search: other portfolio"):
+        search(graph, **options)
 
 
 def test_the_order(graph, shuffled):

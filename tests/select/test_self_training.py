@@ -108,6 +108,22 @@ class TestEnsemble:
         loaded = GCKMEnsemble.load(tmp_path / "ensemble.pt").self_train(graph)
         torch.testing.assert_close(loaded.scores(), plain.self_train(graph).scores(), atol=1e-4, rtol=1e-4)
 
+    def test_again_and_with_more_labels(self, graph):
+        """What withheld labels say concerns the labels that are given now, not those of the last round."""
+        ensemble = found(graph).ensemble(3)
+        once = ensemble.scores()
+        more = graph.clone()
+        more.train_mask = torch.arange(60) < 12
+        for data in (graph, more):
+            targets = Targets.of(data, 3)
+            fits = [model.readout.solved_again(targets) for model in ensemble.members]
+            _, classes = ensemble._withheld(fits)
+            assert set(classes.tolist()) == {0, 1, 2}
+            assert ensemble._is_better_than_chance(targets)
+            ensemble.self_train(data)
+            assert torch.equal(ensemble.labelled, data.train_mask.nonzero().squeeze(1))
+        assert not torch.equal(ensemble.scores(), once)
+
     def test_a_member_that_cannot_be_solved_again_stays_as_it_is(self, graph, monkeypatch):
         ensemble = found(graph).ensemble(3, self_training=False)
         stubborn, original = ensemble.members[0], SemiSupRKMReadout.solve_again

@@ -18,7 +18,7 @@ from torch_gckm import errors
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.inputs import join, neighbour_graph, places_among, to_matrix, to_tensor
 from torch_gckm.graph import graph_of
-from torch_gckm.nn import KernelLayers
+from torch_gckm.nn import GCKM, KernelLayers
 
 # With more channels, the last directions of a small kernel matrix are noise, and new nodes land anywhere along them.
 NODES_PER_CHANNEL = 8
@@ -77,8 +77,13 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         places = places_among(x, known.astype(np.float32, copy=False))
         values, new = self._values(None)[places], places < 0
         if new.any():
-            convs = [conv for layers in self._fitted_layers() for conv in layers.layers]
-            if any(getattr(conv.aggregation, "direction", "in") != "in" for conv in convs):
+            fitted = self._fitted_layers()
+            propagations = [conv.aggregation for layers in fitted for conv in layers.layers]
+            propagations += [layers.propagation for layers in fitted if isinstance(layers, GCKM)]
+            if any(
+                getattr(part, "direction", "in") != "in" and getattr(part, "kind", "") != "none"
+                for part in propagations
+            ):
                 raise InvalidInputError(  # A new row has no edge from it, and none to fitted nodes.
                     "rows that are new receive along edges, but some layers receive against them: fit with direction "
                     "'in' (of a search: Space(directions=(\"in\",))), or pass the whole new graph"

@@ -22,6 +22,7 @@ class LayersEstimator(GraphEstimator):
     """An estimator of unsupervised layers, of one model or several; its values are the embeddings, side by side."""
 
     channels: Any
+    _power = 0.5
 
     @torch.no_grad()
     def fit(self, X: Any, y: Any = None, *, edge_index: Any = None) -> Self:
@@ -36,7 +37,7 @@ class LayersEstimator(GraphEstimator):
         shared = ("kernel", "aggregation", "hops", "normalize", "gram")
         options: dict[str, Any] = {name: getattr(self, name) for name in shared}
         numbers = self._numbers_of_channels(graph.num_nodes)
-        models = [KernelLayers(self.n_features_in_, channels, **options) for channels in numbers]
+        models = [KernelLayers(self.n_features_in_, channels, power=self._power, **options) for channels in numbers]
         self.layers_ = [model.to(graph.x.device).initialize(graph) for model in models]
         self.graph_, self.from_rows_ = graph, not isinstance(X, Data)
         h = self._values(None)
@@ -89,7 +90,7 @@ class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEst
         attr: The attribute that takes the embedding when a graph is transformed as PyG does.
 
     Attributes:
-        embedding_: The embeddings of the fitted graph, ``[n, channels]``, with orthonormal columns.
+        embedding_: The embeddings of the fitted graph, ``[n, channels]``, with orthogonal columns.
         layers_: The fitted layers, as a list of one model.
         graph_: The fitted graph.
         n_features_in_: The number of features.
@@ -163,6 +164,8 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         layers_: The fitted layers, of each of the models.
         graph_, n_features_in_: The fitted graph, and its number of features.
     """
+
+    _power = 0.0  # The numbers of channels were settled with directions that all count alike.
 
     def __init__(
         self,

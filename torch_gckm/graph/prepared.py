@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Hashable, Mapping
 from functools import cached_property
@@ -173,7 +174,8 @@ class PreparedGraph:
 def _fills_up(x: Tensor, matrix: Tensor, hops: int) -> bool:
     """Whether so many entries of propagated features are expected to differ from zero that a dense matrix is better."""
     count, columns = x.shape
-    reached = min(float(count), (matrix.values().numel() / max(1, count)) ** hops)
+    degree = matrix.values().numel() / max(1, count)
+    reached = math.exp(min(hops * math.log(max(degree, 1.0)), math.log(max(1, count))))
     share = 1.0 - (1.0 - x.values().numel() / max(1, x.numel())) ** reached
     return share > _DENSE_ABOVE and count * columns <= _MOST_DENSE
 

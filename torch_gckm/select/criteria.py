@@ -8,7 +8,8 @@ r"""Which of many fitted settings is best, by criteria that see no test label.
 ``val_acc``         accuracy on ``val_mask``
 ``combined``        the paper's mean of ``val_acc`` and ``cosine``, weighted by numbers of nodes
 ``auto``            what withholding labels says, and how well a setting did on other graphs (see
-                    :mod:`torch_gckm.select.portfolio`), weighted by the labels per class
+                    :mod:`torch_gckm.select.portfolio`), weighted by the labels per class; without a
+                    portfolio, the cosine score takes the place of the latter
 ==================  ==============================================================================
 
 Equal accuracies are told apart by the log-loss of calibrated probabilities. ``docs/selection.md`` has the

@@ -13,6 +13,7 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM, InductiveGCKM
+from torch_gckm.nn.fits import ReadoutFit
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
 from torch_gckm.nn.settings import model_from_content
 from torch_gckm.readout import Targets, class_similarity
@@ -169,45 +170,48 @@ class GCKMEnsemble(InductiveEnsemble):
     @torch.no_grad()
     def _calibrate(self) -> None:
         self._standardise()
-        fit = self.members[0].readout.fit
+        fits = [model.readout.fit for model in self.members]
+        unlabelled = fits[0].label_class < 0
         try:
-            scores, classes = self._withheld(fit.label_class[self.labelled])
+            scores, classes = self._withheld(fits)
             if classes.numel():
                 self.temperature.fill_(calibrate(scores, classes)[0])
-            elif len(self.members) > 1 and panels.holds_somewhere(fit.label_class < 0):
-                self._calibrate_by_agreement(fit.label_class < 0)
+            elif len(self.members) > 1 and panels.holds_somewhere(unlabelled):
+                self._calibrate_by_agreement(unlabelled)
         except NotFittedError as error:
             raise InvalidInputError(
                 "an ensemble is calibrated on scores of withheld labels, which need models at step 0 whose readouts "
                 "were just solved; call model.solve(data) on its members first"
             ) from error
 
-    def _withheld(self, classes: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores ``[g, num_classes]`` of withheld labels and their classes ``[g]``, given those of all labels.
+    def _withheld(self, fits: Sequence[ReadoutFit]) -> tuple[Tensor, Tensor]:
+        """Scores ``[g, num_classes]`` of withheld labels and their classes ``[g]``, by fits to the same labels.
 
         One label of every class is withheld at a time; with so many labels that single ones say enough, one at all.
         A class's only label cannot be withheld.
         """
-        groups = groups_to_withhold(classes)
+        classes = fits[0].label_class[fits[0].labelled]
+        groups, codes = groups_to_withhold(classes), [model.readout.codes for model in self.members]
         if groups.size(1):
-            parts = [withheld_similarity(m.readout.fit, m.readout.codes, groups) for m in self.members]
+            parts = [withheld_similarity(fit, code, groups) for fit, code in zip(fits, codes, strict=True)]
             return self._mean(parts), classes[groups].flatten()
         several = panels.counts(classes)[classes] > 1
         if not panels.holds_somewhere(several):
-            return torch.empty(0, self.out_channels), classes[:0]
-        parts = [class_similarity(m.readout.leave_one_out(), m.readout.codes)[several] for m in self.members]
-        return self._mean(parts), classes[several]
+            return self.spread.new_empty(0, self.out_channels), classes[:0]
+        left_out = [fit.leave_one_out()[several] for fit in fits]
+        return self._mean([class_similarity(*part) for part in zip(left_out, codes, strict=True)]), classes[several]
 
     def _is_better_than_chance(self, targets: Targets) -> bool:
         """Whether withheld labels are predicted clearly better than by a guess; also if none can be withheld."""
-        for model in self.members:
-            if model.readout.fit.solution is None:  # It was read from a file.
-                model.readout.solve_again(targets)
-        scores, classes = self._withheld(targets.labels)
+        fits = [model.readout.fit for model in self.members]
+        if any(fit.solution is None or not torch.equal(fit.label_class, targets.classes) for fit in fits):
+            fits = [model.readout.solved_again(targets) for model in self.members]
+        scores, classes = self._withheld(fits)
         if classes.numel() == 0:
             return True
-        right, chance = accuracy(scores.argmax(dim=1), classes), 1.0 / panels.count(targets.counts())
-        return right >= chance + _CLEARLY * math.sqrt(chance * (1.0 - chance) / targets.labelled.numel())
+        counts = targets.counts()
+        right, chance = accuracy(scores.argmax(dim=1), classes), 1.0 / panels.count(counts)
+        return right >= chance + _CLEARLY * math.sqrt(chance * (1.0 - chance) / int(counts[counts > 1].sum()))
 
     def _calibrate_by_agreement(self, nodes: Tensor) -> None:
         scores, count = self.scores()[nodes], len(self.members)

@@ -55,6 +55,7 @@ def smoothness(graphs: PreparedGraphs) -> float:
     """
     graph = graphs.scaled("columns")
     edges = graph.topology.edges
+    edges = edges[:, edges[0] != edges[1]]
     if edges.size(1) == 0:
         return 0.0
     generator = torch.Generator().manual_seed(0)

@@ -54,9 +54,9 @@ class SearchResult:
         """
         if size < 1:
             raise InvalidInputError(f"an ensemble needs at least one model, got size={size}")
-        candidates, models = self.ranking.worth_combining(self.ranked()), dict[int, GCKM]()
+        candidates, models = self.ranked(), dict[int, GCKM]()
         with quiet():
-            while members := choose_members(candidates, size):
+            while members := choose_members(self.ranking.worth_combining(candidates), size):
                 for trial in sorted(members, key=lambda trial: trial.number):  # Neighbours share layers.
                     if trial.number not in models:
                         model = self._try(trial)
@@ -116,13 +116,14 @@ class SearchResult:
         return f"SearchResult({len(self)} settings, {failed} failed, criterion={self.ranking.criterion!r})"
 
 
-def choose_members(ranked: Sequence[Trial], size: int, per_layer: int = 3) -> list[Trial]:
-    """The best trials, but at most so many with the same hidden layers, so that they differ."""
+def choose_members(ranked: Sequence[Trial], size: int, per_embedding: int = 3) -> list[Trial]:
+    """The best trials, but at most so many with the same embedding or features, so that they differ."""
     members: list[Trial] = []
     used: Counter[str] = Counter()
     for trial in ranked:
-        layers = repr(trial.setting.layers)
-        used[layers] += 1
-        if used[layers] <= per_layer:
+        setting = trial.setting
+        embedding = repr((setting.normalize, setting.layers, setting.propagation))
+        used[embedding] += 1
+        if used[embedding] <= per_embedding:
             members.append(trial)
     return members[:size]

@@ -84,7 +84,8 @@ def search(
     space = (space or Space()).on_graph(data)
     first = portfolio(evaluator.fits.graphs, space.main_direction) if is_default else []
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator.labels, [promise for _, promise in first]), [])
-    identity = {"seed": seed, "portfolio": len(first), **search_identity(evaluator, space, gram)}
+    tried_first = [[setting.to_dict(), promise] for setting, promise in first]
+    identity = {"seed": seed, "portfolio": tried_first, **search_identity(evaluator, space, gram)}
     spent = _resume(checkpoint, result, identity)
     if workers is None:  # Several exact kernel matrices might not fit into memory.
         workers = default_workers(data.num_nodes) if isinstance(as_gram(gram), Auto | LowRank) else 1

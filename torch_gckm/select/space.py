@@ -181,6 +181,6 @@ class Space:
         """The random setting of a number.
 
         Fitting layers costs more than fitting a readout, so some neighbouring numbers share their layers. The first two
-        dozen have every number of layers, scaling, power and view, and most propagations.
+        dozen have every number of layers, scaling and view, and most powers and propagations.
         """
         return self.draw(StratifiedChooser(seed, number // self.readouts), StratifiedChooser(seed, number))
