@@ -100,7 +100,7 @@ def test_new_rows_join_the_clusters_of_their_kind(blobs):
 
 def test_is_k_means_on_the_layers_of_a_graph(graph):
     clustering = GCKMClustering(3, channels=(5, 4), aggregation="sum", n_init=2).fit(graph)
-    model = GCKM(8, (5, 4), 3, aggregation="sum").initialize(graph)
+    model = GCKM(8, (5, 4), 3, aggregation="sum", power=0.0).initialize(graph)
     assert torch.equal(clustering.embedding_, model.embed())
     means = KMeans(3, n_init=2, random_state=0).fit(model.embed().numpy())
     assert clustering.labels_.tolist() == means.labels_.tolist()
