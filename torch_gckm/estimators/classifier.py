@@ -133,10 +133,8 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         result = self._search(graph, count, from_rows)
         searched = time.perf_counter()
         if self.search is not None and len(result) < min(_FEW_SETTINGS, self.max_settings or _FEW_SETTINGS):
-            advice = "a larger budget would find better ones"
-            warnings.warn(
-                f"the search tried {len(result)} settings in its {self.budget:g} s; {advice}", GCKMWarning, stacklevel=2
-            )
+            text = f"the search tried {len(result)} settings in its {self.budget:g} s; give it more for better ones"
+            warnings.warn(text, GCKMWarning, stacklevel=2)
         model = result.ensemble(self.members, self_training=self.self_training)
         # All at once: a fit that fails leaves the one before as it was.
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result

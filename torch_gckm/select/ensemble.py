@@ -161,9 +161,7 @@ class GCKMEnsemble(InductiveEnsemble):
     def load(cls, path: PathLike) -> Any:
         """Read what :meth:`save` wrote, or a single model as an ensemble; executes no code from files.
 
-        Returns:
-            A :class:`GCKMEnsemble`, or an :class:`~torch_gckm.select.InductiveEnsemble` if the file is for new graphs
-            only.
+        A file for new graphs only is read as an :class:`~torch_gckm.select.InductiveEnsemble`.
         """
         return ensemble_from(load_tensors(path), path)
 
