@@ -179,8 +179,12 @@ def render(rows: Rows, method: str = "gckm", worst: int = 10) -> str:
 
 
 def draw(rows: Rows, path: Path) -> None:
-    """Accuracy over labels per class, a panel per dataset; of recipes of one network, the better one in every cell."""
-    found = cells(rows, "accuracy")
+    """Accuracy over labels per class, a panel per dataset, on splits that all methods of a cell have.
+
+    Of recipes of one network, the better one in every cell.
+    """
+    found = cells([row for row in rows if any(row["method"] in methods for methods in CURVES.values())], "accuracy")
+    shared = {cell: set.intersection(*(set(part) for part in values.values())) for cell, values in found.items()}
     datasets = list(dict.fromkeys(name for name, _ in found))
     columns = min(3, len(datasets))
     lines = -(-len(datasets) // columns)
@@ -192,9 +196,12 @@ def draw(rows: Rows, path: Path) -> None:
     for name, axes in zip(datasets, panels.flat, strict=False):
         for number, (label, methods) in enumerate(CURVES.items()):
             points = [
-                (labels, max(statistics.fmean(values[method].values()) for method in methods if method in values))
-                for (dataset, labels), values in sorted(found.items())
-                if dataset == name and any(method in values for method in methods)
+                (
+                    cell[1],
+                    max(statistics.fmean(values[m][split] for split in shared[cell]) for m in methods if m in values),
+                )
+                for cell, values in sorted(found.items())
+                if cell[0] == name and shared[cell] and any(method in values for method in methods)
             ]
             own = methods == ("gckm",)
             style = {"color": "black", "lw": 2.4, "zorder": 3} if own else {"color": f"C{number}", "lw": 1.2}
@@ -203,9 +210,12 @@ def draw(rows: Rows, path: Path) -> None:
         axes.get_xaxis().set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-    figure.supxlabel("labels per class")
+    for axes in panels[-1]:
+        axes.set_xlabel("labels per class")
     figure.supylabel("test accuracy, %")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    known = [axes.get_legend_handles_labels() for axes in panels.flat]
+    legend = {label: handle for handles, labels in known for handle, label in zip(handles, labels, strict=True)}
+    figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=4, frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
