@@ -81,7 +81,7 @@ def candidates() -> list[ModelSettings]:
 def settings_of(normalize: Normalize, body: Any, readout: Readout) -> ModelSettings:
     """With layers, each a propagation, a bandwidth, channels and a power, or with the propagation of features alone."""
     width, eta, lambda2 = readout
-    last = ReadoutSettings(kernel_of(width).config(), eta=eta, lambda2=lambda2)
+    last = ReadoutSettings(kernel_of(width).config(), eta=eta, lambda2=lambda2, class_weight="balanced")
     if isinstance(body[0], str):
         return ModelSettings((), last, normalize, PropagationSettings(*body))
     layers = [
