@@ -75,26 +75,18 @@ def test_weights_decide_the_class():
     assert accuracy(both_ways) < 0.7
 
 
-def test_edge_attributes_of_one_column_are_weights():
+@pytest.mark.parametrize("columns", [(), (1,), (3,)])
+def test_edge_attributes_are_no_weights(columns):
     graph = make_graph()
-    weight = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0))
-    scores = []
-    for name, value in (("edge_weight", weight), ("edge_attr", weight), ("edge_attr", weight.unsqueeze(1))):
-        data = graph.clone()
-        data[name] = value
-        model = GCKM(8, (4,), 3, gram="dense").initialize(data)
-        scores.append(model.solve(data).detach())
-    assert torch.equal(scores[0], scores[1])
-    assert torch.equal(scores[0], scores[2])
-    assert not torch.allclose(scores[0], GCKM(8, (4,), 3, gram="dense").initialize(graph).solve(graph))
-    data.edge_attr = torch.ones(graph.num_edges, 3)
-    with pytest.raises(InvalidInputError, match="3 columns"):
-        graph_of(data)
-    data.edge_weight = weight  # Says what to do about them.
-    assert graph_of(data)[2] is weight
-    data.adj_t, data.edge_index = graph.edge_index, None
-    with pytest.warns(GCKMWarning, match="'edge_attr' is not used beside 'adj_t'"):
-        graph_of(data)
+    data = graph.clone()
+    data.edge_attr = torch.rand(graph.num_edges, *columns, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(GCKMWarning, match="'edge_attr' are not used; set data.edge_weight"):
+        x, edges, weight = graph_of(data)
+    assert weight is None
+    assert x is data.x
+    assert edges is data.edge_index
+    data.edge_weight = torch.rand(graph.num_edges)  # Says what to do about them.
+    assert graph_of(data)[2] is data.edge_weight
 
 
 @pytest.mark.parametrize("gram", ["dense", "auto"])

@@ -2,14 +2,16 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import scipy.sparse
 import sklearn.exceptions
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
@@ -28,11 +30,32 @@ class NotFittedError(errors.NotFittedError, sklearn.exceptions.NotFittedError): 
     """An estimator is used before it was fitted; an error of this package and of scikit-learn alike."""
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+E = TypeVar("E", bound="GraphEstimator")
+
+
+def all_or_nothing(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
+    """A fit that fails leaves the estimator as it was."""
+
+    @wraps(fit)
+    def guarded(self: E, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        before = self.__dict__.copy()
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    return guarded
+
+
 class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that is fitted to one graph and predicts for it, for other graphs, and for rows that are new."""
 
     graph_: Data  # The graph that was fitted, given or made of the rows of X.
     from_rows_: bool  # Whether it was made of the rows of a matrix; predictions are then arrays, else tensors.
+    edges_given_: bool  # Whether its edges were given, rather than made from rows: then equal rows are different nodes.
     n_features_in_: int
     n_neighbors: int
 
@@ -53,8 +76,10 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
                 raise InvalidInputError("a Data object has its own edges and labels; pass no 'edge_index' or 'y' too")
             self.n_features_in_ = graph_of(X)[0].size(1)
             self.__dict__.pop("feature_names_in_", None)  # Of an earlier fit to a table.
+            self.edges_given_ = True
             return copy.copy(X), None
         checked = self._check(X, y, reset=True)
+        self.edges_given_ = edge_index is not None
         x, y = (checked, None) if isinstance(y, str) else checked
         edges = neighbour_graph(x, self.n_neighbors) if edge_index is None else _edges(edge_index)
         return Data(x=to_tensor(x), edge_index=edges), y
@@ -71,10 +96,12 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             return self._values(Data(x=to_tensor(x), edge_index=_edges(edge_index)))
         if not hasattr(self, "graph_"):
             raise InvalidInputError("a loaded estimator does not keep the fitted rows; pass a whole graph, with edges")
+        if not self._fitted_layers()[0].is_fitted_on(self.graph_):
+            raise errors.GraphMismatchError("the fitted graph was changed since; fit again, or pass a whole new graph")
         known = to_matrix(self.graph_.x)
         if scipy.sparse.issparse(x) != scipy.sparse.issparse(known):
             x = scipy.sparse.csr_matrix(x) if scipy.sparse.issparse(known) else x.toarray()
-        places = places_among(x, known.astype(np.float32, copy=False))
+        places = places_among(x, known.astype(np.float32, copy=False), are_nodes=self.edges_given_)
         values, new = self._values(None)[places], places < 0
         if new.any():
             fitted = self._fitted_layers()
@@ -109,6 +136,15 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def seed_of(random_state: int | np.random.RandomState | None) -> int:
+    """The seed that scikit-learn's ``random_state`` stands for; ``None`` is a new one each time."""
+    if isinstance(random_state, int | np.integer):
+        if not 0 <= random_state < 2**63:
+            raise InvalidInputError(f"'random_state' must not be negative, got {random_state}")
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31))
 
 
 def _edges(edge_index: Any) -> Tensor:

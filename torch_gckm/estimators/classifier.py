@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
-from torch_gckm.estimators.base import GraphEstimator
+from torch_gckm.estimators.base import GraphEstimator, all_or_nothing, seed_of
 from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, is_labelled, to_matrix
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
@@ -60,7 +60,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         members: How many of the best settings are combined.
         self_training: Whether they also learn from the classes of nodes that they are sure of.
         gram: How to represent kernel matrices.
-        random_state: The seed of the search.
+        random_state: The seed of the search, as scikit-learn takes it.
         workers: How many settings to fit at a time; by default as many as there are cores, on small graphs.
         progress: Show a progress bar.
         n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
@@ -91,7 +91,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         members: int = MEMBERS,
         self_training: bool = True,
         gram: GramLike = "auto",
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
         workers: int | None = None,
         progress: bool = True,
         n_neighbors: int = 10,
@@ -101,6 +101,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self.members, self.self_training, self.gram, self.random_state = members, self_training, gram, random_state
         self.workers, self.progress, self.n_neighbors, self.checkpoint = workers, progress, n_neighbors, checkpoint
 
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -136,7 +137,6 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             text = f"the search tried {len(result)} settings in its {self.budget:g} s; give it more for better ones"
             warnings.warn(text, GCKMWarning, stacklevel=2)
         model = result.ensemble(self.members, self_training=self.self_training)
-        # All at once: a fit that fails leaves the one before as it was.
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
         self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
         self.class_names_ = None if class_names is None or from_rows else list(class_names)
@@ -266,6 +266,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         if self.search is None:
             budget, most, workers = None, 2 * self.members, workers or 1
         return search(
-            graph, space, budget, self.criterion, self.random_state, max_settings=most, num_classes=num_classes,
-            gram=self.gram, workers=workers, progress=self.progress, checkpoint=self.checkpoint,
+            graph, space, budget, self.criterion, seed_of(self.random_state), max_settings=most,
+            num_classes=num_classes, gram=self.gram, workers=workers, progress=self.progress,
+            checkpoint=self.checkpoint,
         )  # fmt: skip

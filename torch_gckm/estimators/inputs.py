@@ -1,5 +1,6 @@
 """Rows of a matrix as nodes of a graph, and class labels of any kind as numbers."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -61,12 +62,24 @@ def join(graph: Data, x: Matrix, count: int) -> Data:
     return Data(x=both, edge_index=torch.cat([edges, more], dim=1), edge_weight=weight)
 
 
-def places_among(x: Matrix, known: Matrix) -> NDArray[np.int64]:
-    """Where each row occurs among known ones (the first time), -1 where it does not, ``[m]``."""
+def places_among(x: Matrix, known: Matrix, *, are_nodes: bool = False) -> NDArray[np.int64]:
+    """Where each row occurs among known ones (the first time), -1 where it does not, ``[m]``.
+
+    If known rows ``are_nodes`` of a given graph, equal ones have different neighbours: raise if it is not clear which
+    of them a row is.
+    """
     keys, known_keys = _keys(x), _keys(known)
     if keys == known_keys:  # Also if rows occur twice, each is itself.
         return np.arange(len(keys))
     places = dict(zip(reversed(known_keys), reversed(range(len(known_keys))), strict=True))
+    if are_nodes and len(places) < len(known_keys):
+        times = Counter(known_keys)
+        for row, key in enumerate(keys):
+            if times[key] > 1:
+                raise InvalidInputError(
+                    f"row {row} equals {times[key]} nodes of the fitted graph, the first of them node {places[key]}; "
+                    "their neighbours differ, so say which: take rows of predict(), which answers for all nodes"
+                )
     return np.array([places.get(key, -1) for key in keys], dtype=np.int64)
 
 
@@ -153,11 +166,11 @@ class NumberedLabels:
 
 
 def _places(y: Tensor, classes: Tensor) -> Tensor:
-    """Places among classes, -1 for labels of other classes; negative labels stay as they are if there are none."""
+    """Places among classes, -1 for labels of other classes; negative labels stay as they are."""
     if not classes.numel():
         return y
     places = torch.searchsorted(classes, y.clamp(min=0)).clamp(max=classes.numel() - 1)
-    return torch.where(classes[places] == y, places, -1)
+    return torch.where(classes[places] == y, places, y.clamp(max=-1))
 
 
 def _require_two(classes: Any) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from torch_gckm.estimators.base import NODES_PER_CHANNEL, GraphEstimator
+from torch_gckm.estimators.base import NODES_PER_CHANNEL, GraphEstimator, all_or_nothing
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import Normalize, PropagationLike
 from torch_gckm.kernels import KernelLike
@@ -24,6 +24,7 @@ class LayersEstimator(GraphEstimator):
     channels: Any
     _power = 0.5
 
+    @all_or_nothing
     @torch.no_grad()
     def fit(self, X: Any, y: Any = None, *, edge_index: Any = None) -> Self:
         """Fit the layers, and find the clusters if that is what the estimator is for.

@@ -96,7 +96,9 @@ class DenseGram(Gram):
     def _double_matrix(self, rows: Rows) -> Tensor:
         matrix: Tensor = self.kernel(rows.to(torch.float64))
         if not bool(panels.total(matrix.detach()).isfinite()):
-            raise InvalidInputError(f"values of the kernel {self.kernel!r} overflow; rescale the features")
+            raise InvalidInputError(f"values of the kernel {self.kernel!r} overflow or are NaN; rescale the features")
+        if not self.kernel.is_psd:
+            _refuse_asymmetric(matrix.detach())
         return matrix
 
     @property
@@ -117,6 +119,14 @@ class DenseGram(Gram):
                 with torch.no_grad():
                     self._matrix = self.kernel(self.rows)
         return self._matrix
+
+
+def _refuse_asymmetric(matrix: Tensor) -> None:
+    difference = (matrix - matrix.t()).abs()
+    u, v = divmod(int(panels.place_of_largest(difference.flatten())), matrix.size(1))
+    if float(difference[u, v]) > 1e-5 * float(panels.largest(matrix.abs())):
+        values = f"k({u}, {v}) = {float(matrix[u, v]):.6g}, but k({v}, {u}) = {float(matrix[v, u]):.6g}"
+        raise InvalidInputError(f"a kernel must be symmetric; nodes {u} and {v} have {values}")
 
 
 def top_eigenvectors(matrix: Tensor, count: int, *, check_psd: bool) -> tuple[Tensor, Tensor]:

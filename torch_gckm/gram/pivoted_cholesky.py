@@ -1,11 +1,13 @@
 r"""Randomly pivoted Cholesky: a low-rank factor of a kernel matrix from some of its columns."""
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from torch_gckm import panels
-from torch_gckm.errors import KernelNotPSDError
+from torch_gckm.errors import InvalidInputError, KernelNotPSDError
 from torch_gckm.gram.gram import Panel
 from torch_gckm.kernels import Kernel, Rows
 
@@ -36,6 +38,8 @@ def pivoted_cholesky(
     columns = _Columns(kernel, rows, panel)
     while rank < max_rank:
         left = float(panels.total(residual))
+        if not math.isfinite(left):
+            _refuse_overflow(kernel, residual)
         if left <= 1e-14 * trace or (rank >= min_rank and left <= tol * (trace - mean_energy)):
             break
         count = 1 if rank == 0 else min(block_size, max(8, rank), max_rank - rank)
@@ -117,6 +121,13 @@ class _Columns:
         """Subtract the column means, the first one's before it is rounded."""
         self.panel[:, 1:rank] -= panels.column_means(self.panel[:, 1:rank])
         self.panel[:, :1] = self.first - panels.mean(self.first)
+
+
+def _refuse_overflow(kernel: Kernel, residual: Tensor) -> None:
+    node = panels.first(~residual.isfinite())
+    raise InvalidInputError(
+        f"values of the kernel {kernel!r} overflow or are NaN, first those of node {node}; rescale the features"
+    )
 
 
 def _refuse_negative(residual: Tensor, scale: float) -> None:

@@ -16,7 +16,7 @@ Adjacency = Union[Tensor, SparseTensor]
 
 
 def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
-    """The features, edges and edge weights, else ``edge_attr`` of one column, of a PyG ``Data`` object."""
+    """The features, edges and edge weights of a PyG ``Data`` object; a warning says that ``edge_attr`` is not used."""
     if isinstance(data, HeteroData):
         raise InvalidInputError("heterogeneous graphs are not supported; convert with data.to_homogeneous()")
     x = data.x
@@ -24,18 +24,11 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
         raise InvalidInputError("'x' is a pair: bipartite graphs are not supported; join all nodes in one 'x'")
     if not isinstance(x, Tensor):
         raise InvalidInputError("the data object has no node features 'x'; give every node some, such as its degree")
-    if data.edge_index is None:
-        if data.get("adj_t") is not None and data.get("edge_attr") is not None:
-            advice = "T.ToSparseTensor(attr='edge_attr') makes them weights"
-            warnings.warn(f"'edge_attr' is not used beside 'adj_t'; {advice}", GCKMWarning, stacklevel=2)
-        return x, data.get("adj_t"), data.get("edge_weight")
-    weight = data.get("edge_weight")
-    if weight is None:
-        weight = data.get("edge_attr")
-        if weight is not None and weight.dim() == 2 and weight.size(1) > 1:
-            hint = "set data.edge_weight to one value per edge (ones to ignore the attributes)"
-            raise InvalidInputError(f"'edge_attr' has {weight.size(1)} columns, but an edge has one weight: {hint}")
-    return x, data.edge_index, weight
+    edges, weight = data.edge_index, data.get("edge_weight")
+    if weight is None and data.get("edge_attr") is not None:
+        advice = "set data.edge_weight to one number per edge if they are weights, or delete them"
+        warnings.warn(f"the edge attributes 'edge_attr' are not used; {advice}", GCKMWarning, stacklevel=2)
+    return x, data.get("adj_t") if edges is None else edges, weight
 
 
 def is_directed(data: Data) -> bool:

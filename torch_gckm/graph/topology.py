@@ -92,17 +92,25 @@ def normalized_edges(
     elif direction == "both":
         edges, weight = to_undirected(edges, weight, num_nodes, reduce="mean")
     edges, weight = add_remaining_self_loops(edges, weight, 1.0, num_nodes)
-    if kind == "gcn":
-        edges, weight = gcn_norm(edges, weight, num_nodes, add_self_loops=False)
-    elif kind == "mean":
+    if kind in ("gcn", "mean"):
         degree = scatter(weight, edges[1], dim_size=num_nodes, reduce="sum")
-        weight = weight / degree.masked_fill(degree < 0, 0.0)[edges[1]]
-    bad = ~weight.detach().isfinite()
-    if panels.holds_somewhere(bad):
-        what = f"node {int(edges[1][bad][0])} has a total edge weight that is not positive"
-        hint = "drop negative weights or use aggregation='sum'"
-        raise InvalidInputError(f"{what}, so its neighbours cannot be averaged; {hint}")
+        _check_degrees(degree.detach(), edges, weight.detach())
+        if kind == "gcn":
+            edges, weight = gcn_norm(edges, weight, num_nodes, add_self_loops=False)
+        else:
+            weight = weight / degree[edges[1]]
     return edges, weight
+
+
+def _check_degrees(degree: Tensor, edges: Tensor, weight: Tensor) -> None:
+    """Raise unless the weights of every node have a finite sum that is larger than its rounding."""
+    magnitude = scatter(weight.abs(), edges[1], dim_size=degree.numel(), reduce="sum")
+    bad = ~(degree > 16 * torch.finfo(degree.dtype).eps * magnitude) | ~magnitude.isfinite()
+    if panels.holds_somewhere(bad):
+        node = panels.first(bad)
+        what = f"node {node} has a total edge weight of {float(degree[node]):.3g}, which is not a positive number"
+        hint = "drop negative weights, rescale large ones, or use aggregation='sum'"
+        raise InvalidInputError(f"{what}, so its neighbours cannot be averaged; {hint}")
 
 
 def propagation_matrix(edges: Tensor, weight: Tensor, num_nodes: int) -> PropagationMatrix:

@@ -91,6 +91,11 @@ class Kernel(torch.nn.Module, ABC):
             leaf.fit_view(rows.view(leaf.view))
         return self
 
+    def reset_parameters(self) -> None:
+        """Forget automatic hyperparameters; learnable ones that were given go back to where they started."""
+        for leaf in self.leaves():
+            leaf.forget()
+
     def on(self, view: str) -> Kernel:
         """A copy of this kernel that reads the features called ``view``."""
         kernel = copy.deepcopy(self)
@@ -120,6 +125,8 @@ class LeafKernel(Kernel):
     """
 
     view: str = DEFAULT_VIEW
+    automatic: bool = False
+    _start: float = math.nan
     _hyperparameters: frozenset[str] = frozenset()
     _unset: frozenset[str] = frozenset()
 
@@ -156,6 +163,12 @@ class LeafKernel(Kernel):
     def fit_view(self, a: Features) -> None:
         """Set automatic hyperparameters from the features of this kernel's view."""
 
+    def forget(self) -> None:
+        """Unset automatic hyperparameters; those that were given start anew."""
+        for name in self._hyperparameters:
+            self._set_positive(name, torch.tensor(self._start, dtype=torch.float64))
+            self._unset |= {name} if self.automatic else set()
+
     def extra_repr(self) -> str:
         shown = {k: v for k, v in self.arguments().items() if v is not False and not (k == "scale" and v == 1.0)}
         text = ", ".join(f"{k}={v:.6g}" if isinstance(v, float) else f"{k}={v!r}" for k, v in shown.items())
@@ -165,7 +178,7 @@ class LeafKernel(Kernel):
     def _hyperparameter(self, name: str, value: Tunable, learnable: bool, scale: float = 1.0) -> None:
         """Register a positive number: a buffer, or the exponential of a parameter if it is learned; always double."""
         self.learnable, self.scale, self.automatic = learnable, scale, value == "auto"
-        number = math.nan if value == "auto" else float(value)
+        number = self._start = math.nan if value == "auto" else float(value)
         if not self.automatic and not 0.0 < number < math.inf:
             raise InvalidInputError(f"'{name}' of {type(self).__name__} must be a positive number, got {value!r}")
         if not 0.0 < scale < math.inf or (scale != 1.0 and not self.automatic):

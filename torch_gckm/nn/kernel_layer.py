@@ -75,8 +75,12 @@ class KernelLayer(FittedModule):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Forget the fit. With a known ``num_nodes``, the embedding becomes a random orthonormal matrix."""
+        """Forget the fit, and automatic hyperparameters of the kernel.
+
+        With a known ``num_nodes``, the embedding becomes a random orthonormal matrix.
+        """
         self.fitted = None
+        self.kernel.reset_parameters()
         if self.num_nodes > 0:
             write(self.h, random_stiefel(self.num_nodes, self.out_channels, centred=True))
         else:
@@ -118,6 +122,7 @@ class KernelLayer(FittedModule):
         will_be_trained = torch.is_grad_enabled()
         with torch.inference_mode(False), torch.no_grad():
             rows = layer_rows(self.kernel, self.aggregation, graph, h).detach()
+            self.kernel.reset_parameters()
             self.kernel.fit(rows)
             gram = self._matrix(rows)
             if method == "kernel_pca":

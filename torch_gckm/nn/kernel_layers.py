@@ -182,7 +182,8 @@ class KernelLayers(torch.nn.Module):
 
     def is_fitted_on(self, data: Data | PreparedGraph) -> bool:
         """Whether this is the graph, with the weights and features, that the layers were fitted on."""
-        return bool(self.data_id.any()) and tuple(self.data_id.tolist()) == self.prepare(data).identity
+        graph = data if isinstance(data, PreparedGraph) else PreparedGraph.of(data, Scaling(), self.dtype)
+        return bool(self.data_id.any()) and tuple(self.data_id.tolist()) == graph.identity
 
     def _embeddings(
         self, data: Data | PreparedGraph, known: Tensor | None = None, progress: bool = False

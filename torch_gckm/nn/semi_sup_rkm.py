@@ -102,8 +102,9 @@ class SemiSupRKMReadout(FittedModule):
         self.register_module("fitted", None)
 
     def reset_parameters(self) -> None:
-        """Forget the fit."""
+        """Forget the fit, and automatic hyperparameters of the kernel."""
         self.fitted = None
+        self.kernel.reset_parameters()
         write(self.h, self.h.new_empty(0, self.codes.size(1)))
 
     @property
@@ -142,7 +143,7 @@ class SemiSupRKMReadout(FittedModule):
             h: Features, a tensor (the view ``"h"``) or a mapping of views.
             y: Class numbers, ``[n]``; -1 means unlabelled.
             train_mask: Which labels to use: boolean, node indices, or non-negative
-                weights. ``None`` uses every ``y >= 0``.
+                weights. ``None`` uses every label.
             split: The column to use of a mask ``[n, splits]``.
         """
         rows = self._checked(h)

@@ -101,6 +101,13 @@ class CayleyAdam(torch.optim.Adam):
     def _stiefel_step(self, x: Tensor, group: dict[str, Any]) -> None:
         assert x.grad is not None
         gradient = -x.grad if group["maximize"] else x.grad
+        energy = panels.total(gradient.square())
+        if not bool(energy.isfinite()):
+            largest = float(panels.largest(gradient.abs()))
+            raise InvalidInputError(
+                f"a gradient of a Stiefel parameter is not a number, or too large to be squared (largest entry "
+                f"{largest:.3g}); the parameter is left as it was: rescale the loss"
+            )
         state = self.state[x]
         if not state:
             state["step"] = torch.zeros((), dtype=torch.float32)
@@ -111,7 +118,7 @@ class CayleyAdam(torch.optim.Adam):
         k, (beta1, beta2), eps = int(state["step"]), group["betas"], group["eps"]
 
         momentum = state["exp_avg"].mul_(beta1).add_(gradient, alpha=1 - beta1)
-        second = state["exp_avg_sq"].mul_(beta2).add_(panels.total(gradient.square()), alpha=1 - beta2)
+        second = state["exp_avg_sq"].mul_(beta2).add_(energy, alpha=1 - beta2)
         rho = (1 - beta1**k) * (second / (1 - beta2**k) + eps).sqrt()
 
         w = SkewFactors(momentum - 0.5 * (x @ panels.cross(x, momentum)), x, rho)

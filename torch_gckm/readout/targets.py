@@ -42,7 +42,7 @@ class Targets:
     ) -> Self:
         """Check labels, ``[n]`` or ``[n, 1]`` with -1 for unlabelled nodes, and mask, and combine them.
 
-        For ``mask`` and ``split`` see :func:`pick_mask`; without a mask every node with ``y >= 0`` is used. ``warn``
+        For ``mask`` and ``split`` see :func:`pick_mask`; without a mask every node with a label is used. ``warn``
         concerns classes without a labelled node.
         """
         y = y.squeeze(-1) if y.dim() == 2 and y.size(1) == 1 else y
@@ -51,14 +51,15 @@ class Targets:
             raise InvalidLabelError(f"'y' must hold an integer class for each of the {num_nodes} nodes, got {given}")
         y = y.long()
         if mask is None:
-            weight = (y >= 0).to(torch.get_default_dtype())
+            weight = torch.ones_like(y, dtype=torch.get_default_dtype())
         else:
             weight = pick_mask(mask.to(y.device), num_nodes, split)
         labelled = (weight > 0) & (y != -1)
         wrong = labelled & ((y < 0) | (y >= num_classes))
         if panels.holds_somewhere(wrong):
             node = panels.first(wrong)
-            raise InvalidLabelError(f"node {node} has the label {int(y[node])}, but classes are 0 to {num_classes - 1}")
+            classes = f"classes are 0 to {num_classes - 1}, and -1 says that there is no label"
+            raise InvalidLabelError(f"node {node} has the label {int(y[node])}, but {classes}")
         if not panels.holds_somewhere(labelled):
             raise InvalidLabelError("not a single node is labelled; mark some in train_mask")
         targets = cls(torch.where(labelled, weight, 0.0), torch.where(labelled, y, -1), num_classes)

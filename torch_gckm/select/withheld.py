@@ -40,11 +40,12 @@ def groups_to_withhold(classes: Tensor, repeats: int = 50, seed: int = 0) -> Ten
     """
     classes = classes if classes.numel() <= _MOST_LABELS else classes[:0]
     generator = torch.Generator().manual_seed(seed)
+    chance = torch.rand(repeats, classes.numel(), generator=generator)  # Of labels, so that classes may be renumbered.
     columns = []
     for group in classes.unique().tolist():
         members = panels.rows_where(classes == group)
         if members.numel() > 1:
-            columns.append(members[torch.randint(members.numel(), (repeats,), generator=generator)])
+            columns.append(members[chance[:, members].argmax(dim=1)])
     return torch.stack(columns, dim=1) if columns else torch.empty(repeats, 0, dtype=torch.long)
 
 
