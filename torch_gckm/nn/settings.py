@@ -184,6 +184,9 @@ def model_from_content(content: dict[str, Any]) -> Model:
     from torch_gckm.nn.inductive import InductiveGCKM
 
     kind = InductiveGCKM if content["inductive"] else GCKM
+    codes = content["state"]["readout.codes"]
+    if codes.size(0) != content["out_channels"]:  # Before anything of that size is made.
+        raise InvalidInputError(f"a model has {content['out_channels']} classes, but codes of {codes.size(0)}")
     settings = ModelSettings.from_dict(content["settings"])
     model: Model = kind.from_settings(settings, content["in_channels"], content["out_channels"])
     model.to(getattr(torch, content["dtype"]))
