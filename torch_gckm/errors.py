@@ -56,6 +56,10 @@ class EigenResidualError(GCKMError, RuntimeError):
     """An eigensolver returned vectors that do not solve the eigenproblem."""
 
 
+class WorkerError(GCKMError, RuntimeError):
+    """A process of a search was killed."""
+
+
 class IllPosedError(GCKMError, ValueError):
     """A readout in which the leverage of a label on its own score is not between 0 and 1."""
 

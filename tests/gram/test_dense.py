@@ -2,10 +2,10 @@ import pytest
 import torch
 
 from tests.conftest import projector_distance
+from torch_gckm import memory as memory_module
 from torch_gckm.errors import EigenResidualError, InvalidInputError, KernelNotPSDError, OutOfMemoryError
 from torch_gckm.gram import Dense, as_gram, gram_from_config
 from torch_gckm.gram import dense as dense_module
-from torch_gckm.gram import gram as gram_module
 from torch_gckm.kernels import RBF, Custom, Linear, Polynomial, Precomputed, as_rows
 
 
@@ -116,7 +116,7 @@ def test_overflow_is_named():
 
 
 def test_memory_is_asked_for_first(monkeypatch):
-    monkeypatch.setattr(gram_module, "available_bytes", lambda device: 10_000)
+    monkeypatch.setattr(memory_module, "available_bytes", lambda device: 10_000)
     monkeypatch.setattr(dense_module, "available_bytes", lambda device: 10_000)
     gram = Dense().centred(RBF(1.0), as_rows(features(100, 3)))
     with pytest.raises(OutOfMemoryError, match=r"kernel matrix needs about .* GB, but only .* are available"):

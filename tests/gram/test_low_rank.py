@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from tests.conftest import projector_distance
+from torch_gckm import memory as memory_module
 from torch_gckm.errors import InvalidInputError, KernelNotPSDError, OutOfMemoryError
 from torch_gckm.gram import Auto, Dense, LowRank, as_gram, gram_from_config
-from torch_gckm.gram import gram as gram_module
 from torch_gckm.kernels import RBF, Laplacian, Linear, Polynomial, Precomputed, SparseFeatures, as_rows
 from torch_gckm.layouts import to_csr
 
@@ -173,7 +173,7 @@ def test_auto_chooses_by_size():
 
 
 def test_memory_is_asked_for_first(monkeypatch):
-    monkeypatch.setattr(gram_module, "available_bytes", lambda device: 1000)
+    monkeypatch.setattr(memory_module, "available_bytes", lambda device: 1000)
     for form in ("centred", "uncentred"):
         with pytest.raises(OutOfMemoryError, match="rank 80"):
             getattr(LowRank(), form)(RBF(1.0), as_rows(features()))

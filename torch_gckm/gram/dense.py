@@ -11,8 +11,9 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_gckm import panels
 from torch_gckm.errors import EigenResidualError, InvalidInputError, KernelNotPSDError
-from torch_gckm.gram.gram import Gram, GramFactory, available_bytes, require_memory
+from torch_gckm.gram.gram import Gram, GramFactory
 from torch_gckm.kernels import Kernel, Rows
+from torch_gckm.memory import available_bytes, require_memory
 
 _KEEP_FRACTION = 0.25  # A constant matrix is kept between calls if it takes no more of the free memory.
 _FULL_BELOW = 400  # Up to this order a full decomposition is quicker than Lanczos.

@@ -5,15 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor
 
 from torch_gckm import panels
-from torch_gckm.errors import OutOfMemoryError
 from torch_gckm.kernels import Kernel, Rows
-
-_SAFE_FRACTION = 0.9
 
 
 @dataclass(frozen=True)
@@ -145,20 +141,3 @@ class GramFactory(ABC):
     @abstractmethod
     def config(self) -> dict[str, Any]:
         """Plain values from which :func:`~torch_gckm.gram.gram_from_config` rebuilds it."""
-
-
-def available_bytes(device: torch.device) -> int:
-    """Bytes that can be allocated now on ``device``."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    return int(psutil.virtual_memory().available)
-
-
-def require_memory(num_bytes: int, what: str, device: torch.device) -> None:
-    """Raise :class:`OutOfMemoryError` if ``num_bytes`` do not fit, before anything is allocated."""
-    available = available_bytes(device)
-    if num_bytes > _SAFE_FRACTION * available:
-        raise OutOfMemoryError(
-            f"{what} needs about {num_bytes / 1e9:.1f} GB, but only {available / 1e9:.1f} GB are available; "
-            "use gram=LowRank(max_rank=...), or fit on fewer nodes and extend with transform"
-        )

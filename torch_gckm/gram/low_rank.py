@@ -9,10 +9,11 @@ from torch import Tensor
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.gram.dense import Dense
-from torch_gckm.gram.gram import Gram, GramFactory, Panel, require_memory
+from torch_gckm.gram.gram import Gram, GramFactory, Panel
 from torch_gckm.gram.landmark_gram import CentredLowRankGram, LowRankGram
 from torch_gckm.gram.pivoted_cholesky import pivoted_cholesky
 from torch_gckm.kernels import Kernel, Rows
+from torch_gckm.memory import require_memory
 
 GramLike = Union[str, GramFactory]
 

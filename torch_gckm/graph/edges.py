@@ -24,6 +24,8 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
         raise InvalidInputError("'x' is a pair: bipartite graphs are not supported; join all nodes in one 'x'")
     if not isinstance(x, Tensor):
         raise InvalidInputError("the data object has no node features 'x'; give every node some, such as its degree")
+    if x.dim() != 2:
+        raise InvalidInputError(f"'x' must have shape [n, d], got {tuple(x.shape)}")
     edges, weight = data.edge_index, data.get("edge_weight")
     if weight is None and data.get("edge_attr") is not None:
         advice = "set data.edge_weight to one number per edge if they are weights, or delete them"

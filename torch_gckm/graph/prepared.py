@@ -24,6 +24,7 @@ Normalize = Literal["l2", "columns"] | None
 Identity = tuple[int, ...]
 _MOST_KEPT = 8  # Propagated features: searches try several propagations of one graph.
 _DENSE_ABOVE = 0.15  # The share of nonzero entries of propagated features above which a dense matrix is faster.
+LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 _MOST_DENSE = 2**29  # Entries of a matrix that is made dense.
 
 
@@ -98,6 +99,8 @@ class PreparedGraph:
     """
 
     def __init__(self, x: Tensor, topology: Topology, scaling: Scaling, dtype: torch.dtype) -> None:
+        if dtype not in (torch.float32, torch.float64):
+            raise InvalidInputError(f"models compute in float32 or float64, not in {dtype}; call model.float()")
         self.given, self.topology, self.scaling, self.dtype = x.to(dtype), topology, scaling, dtype
         self.x: Tensor = scaling(self.given)
         self._is_callers = self.x is x  # Who may write to it.
@@ -186,5 +189,8 @@ def check_features(x: Tensor, columns: int | None = None) -> None:
         raise InvalidInputError("'x' must be one tensor; bipartite graphs are not supported")
     if x.dim() != 2 or (columns is not None and x.size(1) != columns):
         raise InvalidInputError(f"'x' must have shape [n, {'d' if columns is None else columns}], got {tuple(x.shape)}")
+    if x.layout not in LAYOUTS or x.is_complex():
+        hint = "real numbers, dense or as torch.sparse in the layouts COO, CSR or CSC"
+        raise InvalidInputError(f"'x' must hold {hint}, got {x.dtype} in the layout {x.layout}")
     if x.is_floating_point():
         panels.check_finite(x)

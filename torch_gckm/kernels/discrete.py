@@ -108,18 +108,25 @@ class Custom(LeafKernel):
         self.function = function
 
     def _evaluate(self, a: Features, b: Features) -> Tensor:
-        values = self.function(a.dense(), b.dense())
-        if values.shape != (a.num_rows, b.num_rows):
-            raise InvalidInputError(
-                f"the kernel function returned shape {tuple(values.shape)} for {a.num_rows} and {b.num_rows} rows; "
-                f"expected {(a.num_rows, b.num_rows)}"
-            )
-        return values.clone()  # Callers work in place; the function may keep what it returned.
+        return self._call(a.dense(), b.dense()).clone()  # Callers work in place; the function may keep it.
 
     def _diagonal(self, a: Features) -> Tensor:
         # Small blocks on the diagonal: n * 64 values, never n * n.
         blocks = a.dense().split(self.diagonal_block)
-        return torch.cat([self.function(block, block).diagonal() for block in blocks])
+        return torch.cat([self._call(block, block).diagonal() for block in blocks])
+
+    def _call(self, a: Tensor, b: Tensor) -> Tensor:
+        values = self.function(a, b)
+        if not isinstance(values, Tensor) or values.dtype != a.dtype:
+            given = values.dtype if isinstance(values, Tensor) else type(values).__name__
+            hint = "compute with torch, in the type of the arguments"
+            raise InvalidInputError(f"the kernel function returned {given} for rows of {a.dtype}; {hint}")
+        if values.shape != (a.size(0), b.size(0)):
+            raise InvalidInputError(
+                f"the kernel function returned shape {tuple(values.shape)} for {a.size(0)} and {b.size(0)} rows; "
+                f"expected {(a.size(0), b.size(0))}"
+            )
+        return values
 
     def arguments(self) -> dict[str, Any]:
         return {"function": getattr(self.function, "__qualname__", repr(self.function))}

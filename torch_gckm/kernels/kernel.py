@@ -175,6 +175,7 @@ class LeafKernel(Kernel):
         on = "" if self.view == DEFAULT_VIEW else f".on({self.view!r})"
         return f"{type(self).__name__}({text}){on}"
 
+    @torch.inference_mode(False)
     def _hyperparameter(self, name: str, value: Tunable, learnable: bool, scale: float = 1.0) -> None:
         """Register a positive number: a buffer, or the exponential of a parameter if it is learned; always double."""
         self.learnable, self.scale, self.automatic = learnable, scale, value == "auto"

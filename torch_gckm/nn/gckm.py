@@ -79,6 +79,7 @@ class GCKM(KernelLayers):
     _fewest_layers = 0
     _how_to_fit = "Trainer(model).fit(data)"
 
+    @torch.inference_mode(False)
     def __init__(
         self,
         in_channels: int,

@@ -42,6 +42,7 @@ class KernelLayer(FittedModule):
     fitted: LayerFit | None
     kind_of_fit = LayerFit
 
+    @torch.inference_mode(False)  # Also there, parameters can be trained later.
     def __init__(
         self,
         in_channels: int,

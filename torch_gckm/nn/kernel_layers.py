@@ -43,6 +43,7 @@ class KernelLayers(torch.nn.Module):
     _how_to_fit = "layers.initialize(data)"
     _fewest_layers = 1
 
+    @torch.inference_mode(False)  # Also there, parameters can be trained later.
     def __init__(
         self,
         in_channels: int,

@@ -72,6 +72,7 @@ class SemiSupRKMReadout(FittedModule):
     fitted: ReadoutFit | None
     kind_of_fit = ReadoutFit
 
+    @torch.inference_mode(False)  # Also there, parameters can be trained later.
     def __init__(
         self,
         in_channels: int,

@@ -178,6 +178,7 @@ def model_content(model: Model) -> dict[str, Any]:
     }
 
 
+@torch.inference_mode(False)
 def model_from_content(content: dict[str, Any]) -> Model:
     """A model from what :func:`model_content` returned."""
     from torch_gckm.nn.gckm import GCKM

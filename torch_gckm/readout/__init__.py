@@ -15,6 +15,7 @@ from torch_gckm.readout.targets import (
     Targets,
     class_codes,
     class_similarity,
+    count_classes,
     decode,
     labels_of,
     pick_mask,
@@ -22,6 +23,6 @@ from torch_gckm.readout.targets import (
 
 __all__ = [
     "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "ReadoutProblem", "ReadoutSolution", "Targets",
-    "class_codes", "class_similarity", "decode", "dual_objective", "labels_of", "pick_mask", "places_of", "solve",
-    "withhold_groups", "withhold_one"
+    "class_codes", "class_similarity", "count_classes", "decode", "dual_objective", "labels_of", "pick_mask",
+    "places_of", "solve", "withhold_groups", "withhold_one"
 ]  # fmt: skip

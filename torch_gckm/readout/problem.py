@@ -67,7 +67,7 @@ def check_degrees(degrees: Tensor) -> None:
     if panels.holds_somewhere(bad):
         node = panels.first(bad)
         raise DegreeError(
-            f"node {node} has the kernel degree {float(degrees[node]):.3g} ({panels.count(bad)} nodes are not "
+            f"node {node} has the kernel degree {float(degrees.detach()[node]):.3g} ({panels.count(bad)} nodes are not "
             "positive); the readout weighs nodes by 1/degree: use a kernel with positive values, such as RBF"
         )
 

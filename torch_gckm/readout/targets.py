@@ -7,7 +7,7 @@ from typing import Literal, Self, Union
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, InvalidLabelError, UnlabelledClassWarning
@@ -53,7 +53,7 @@ class Targets:
         if mask is None:
             weight = torch.ones_like(y, dtype=torch.get_default_dtype())
         else:
-            weight = pick_mask(mask.to(y.device), num_nodes, split)
+            weight = pick_mask(mask, num_nodes, split).to(y.device)
         labelled = (weight > 0) & (y != -1)
         wrong = labelled & ((y < 0) | (y >= num_classes))
         if panels.holds_somewhere(wrong):
@@ -106,6 +106,8 @@ class Targets:
 
 def labels_of(data: Data) -> Tensor:
     """The labels ``y`` of a graph, ``[n]`` or ``[n, 1]``."""
+    if isinstance(data, HeteroData):
+        raise InvalidInputError("heterogeneous graphs are not supported; convert with data.to_homogeneous()")
     y = data.y
     if y is None:
         raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
@@ -117,12 +119,26 @@ def labels_of(data: Data) -> Tensor:
     return y
 
 
+def count_classes(data: Data) -> int:
+    """One more than the largest label; refuses labels that cannot be numbers of classes."""
+    y = labels_of(data)
+    if y.is_floating_point() or y.dtype == torch.bool or y.numel() == 0:
+        raise InvalidLabelError(f"'y' must hold an integer class for each node, got {y.dtype} {tuple(y.shape)}")
+    largest = int(panels.largest(y))
+    if largest >= y.numel():  # Codes of so many classes would fill the memory.
+        hint = "number the classes from 0"
+        raise InvalidLabelError(f"there is a class {largest}, but there are {y.numel()} nodes only; {hint}")
+    return largest + 1
+
+
 def pick_mask(mask: Tensor, num_nodes: int, split: int | None = None, name: str = "train_mask") -> Tensor:
     """A mask in any of its forms as weights ``[n]``; ``name`` is what errors call it.
 
     The forms are boolean ``[n]``; node indices; non-negative floating-point weights ``[n]``; or any of the first and
     last with one column per split, of which ``split`` chooses one.
     """
+    if not isinstance(mask, Tensor):
+        raise InvalidLabelError(f"'{name}' must be a tensor, got a {type(mask).__name__}; use torch.as_tensor")
     if mask.dim() == 2:
         if split is None:
             raise InvalidLabelError(f"'{name}' holds {mask.size(1)} splits; choose one with split=")

@@ -9,12 +9,11 @@ from typing import Any
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from torch_gckm import panels
 from torch_gckm.errors import GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
 from torch_gckm.nn import ModelSettings
-from torch_gckm.readout import labels_of
+from torch_gckm.readout import count_classes
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.portfolio import portfolio
 from torch_gckm.select.result import SearchResult
@@ -127,7 +126,7 @@ def search(
 
 def evaluator_for(data: Data, num_classes: int | None, gram: GramLike, split: int | None) -> Evaluator:
     """For a graph with labels; there is one class more than the largest label unless a number is given."""
-    classes = int(panels.largest(labels_of(data))) + 1 if num_classes is None else num_classes
+    classes = count_classes(data) if num_classes is None else num_classes
     labels = Labelling.of(data, classes, split)
     return Evaluator(SharedFits(PreparedGraphs(data), classes, gram), labels)
 

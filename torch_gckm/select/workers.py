@@ -12,12 +12,13 @@ from typing import cast
 
 import torch
 
-from torch_gckm.errors import InvalidInputError
+from torch_gckm.errors import GCKMWarning, InvalidInputError, WorkerError
 from torch_gckm.select.trial import Trial
 
 Attempt = Callable[[int], Trial]
 _BUSY = 30_000  # Nodes from which one setting keeps all cores busy by itself.
 _MOST = 16  # More workers would need much memory.
+_PATIENCE = 60.0  # Seconds that a setting may take beyond the time of the search.
 
 
 def can_fork() -> bool:
@@ -53,7 +54,8 @@ def run_all(
     Several workers are copies of this process that compute on one core each: the kernel matrices of a small graph are
     too small to be shared among cores, and a fit is too much Python for threads. With one worker all happens in this
     process. Settings of one bundle share layers, and so belong on one worker. No setting begins after the deadline, on
-    the clock of ``time.perf_counter``. ``done`` is called with every finished trial, in this process.
+    the clock of ``time.perf_counter``; those of several workers that have not ended a minute after it are given up.
+    ``done`` is called with every finished trial, in this process.
     """
     if workers == 1:
         for trial in _attempts(attempt, work, deadline):
@@ -79,11 +81,17 @@ def run_all(
             theirs.close()
             processes.append(process)
         while links:
-            for link in cast(list[Connection], wait(links)):
+            patience = None if deadline is None else max(0.0, deadline + _PATIENCE - time.perf_counter())
+            ready = cast(list[Connection], wait(links, patience))
+            if not ready:
+                text = f"{len(links)} settings did not end in {_PATIENCE:g} s after the time was up and are left out"
+                warnings.warn(text, GCKMWarning, stacklevel=2)
+                break
+            for link in ready:
                 try:
                     received = link.recv()
                 except EOFError:
-                    raise RuntimeError("a worker of the search was killed; it may have run out of memory") from None
+                    raise WorkerError("a worker of the search was killed; it may have run out of memory") from None
                 if received is None:
                     links.remove(link)
                 elif isinstance(received, BaseException):
