@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
-import io
 import math
 import os
 import platform
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch_geometric
-from torch_geometric.data import Data
 
 from torch_gckm import __version__
 from torch_gckm.cli.graphs import NamedGraph, add_graph_arguments, add_seed, read_graph
+from torch_gckm.cli.outputs import check_outputs, note, plain, write_classes, write_table
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import GCKMError, GCKMWarning, InvalidInputError
-from torch_gckm.files import write_atomically
 from torch_gckm.nn import KernelLayers
 from torch_gckm.plot.common import require_matplotlib
 from torch_gckm.report import write_report
@@ -51,44 +48,46 @@ def fit(args: argparse.Namespace) -> None:
 
     if args.report is not None:
         require_matplotlib()  # Before the work, not after it.
-    for path in (args.model, args.predictions, args.report):
-        if path is not None and path.is_dir():
-            raise InvalidInputError(f"{path} is a folder; name a file to write")
+    check_outputs(args, args.model, args.predictions, args.report)
     graph = _read_labelled(args)
     classifier = GCKMClassifier(
         budget=args.budget or None, max_settings=args.max_settings, random_state=args.seed, progress=not args.quiet,
         checkpoint=args.checkpoint,
     )  # fmt: skip
-    classifier.fit(graph.data, class_names=graph.classes, node_names=graph.nodes)
+    classifier.fit(graph.data, class_names=graph.classes, node_names=graph.nodes, feature_names=graph.columns)
     classifier.save(args.model, inductive=args.inductive)
     result, ensemble, labels = classifier.result_, classifier.model_, classifier.labels_
     assert result is not None
     right = f"right about {100 * result.best.measures['leave_one_out']:.0f} % of labelled nodes"
     spent = f"{len(result)} settings in {sum(classifier.seconds_.values()):.0f} s"
-    _note(f"{spent}; the best one is {right} whose labels are withheld")
-    _note(f"{args.model}: {len(ensemble.members)} models, {args.model.stat().st_size / 2**20:.1f} MB")
+    note(f"{spent}; the best one is {right} whose labels are withheld")
+    note(f"{args.model}: {len(ensemble.members)} models, {args.model.stat().st_size / 2**20:.1f} MB")
     if args.predictions is not None:
-        _write_classes(args.predictions, classifier, None, graph.nodes)
+        write_classes(args.predictions, classifier, None, graph.nodes)
     if args.report is not None:
         title = f"Classes of {'the digits' if args.dataset == 'digits' else args.dataset or args.features.name}"
         write_report(args.report, classifier, title=title, seconds=classifier.seconds_, command=args.command)
-        _note(f"{args.report}: written")
+        note(f"{args.report}: written")
     share = accuracy(ensemble.predict(), labels.y, labels.test)
     if not math.isnan(share):
-        _note(f"{100 * share:.1f} % of {int(labels.test.sum())} test nodes are right")
+        note(f"{100 * share:.1f} % of {int(labels.test.sum())} test nodes are right")
 
 
 def predict(args: argparse.Namespace) -> None:
     """Write the classes of all nodes of a graph."""
+    check_outputs(args, args.output, model=args.model)
     classifier = _load(args.model)
     if all(part is None for part in (args.dataset, args.features, args.edges, args.n_neighbors, args.labels)):
-        _write_classes(args.output, classifier, None, classifier.node_names_)
+        write_classes(args.output, classifier, None, classifier.node_names_)
         return
     if args.directed and not classifier.directed_:
         raise InvalidInputError(f"{args.model} was fitted to undirected edges; leave out --directed")
     args.directed = classifier.directed_ and args.n_neighbors is None
-    graph = read_graph(args, [str(name) for name in classifier.classes_.tolist()])
-    _write_classes(args.output, classifier, graph.data, graph.nodes)
+    columns = getattr(classifier, "feature_names_in_", None)
+    graph = _read(args, [str(name) for name in classifier.classes_.tolist()], columns)
+    if columns is not None and graph.columns is None and args.features is not None:
+        note(f"{args.features} does not name its columns: they are taken in the order of the model's")
+    write_classes(args.output, classifier, graph.data, graph.nodes)
 
 
 def search_settings(args: argparse.Namespace) -> None:
@@ -113,24 +112,29 @@ def suggest(args: argparse.Namespace) -> None:
 
 def embed(args: argparse.Namespace) -> None:
     """Write embeddings of all nodes, made without labels."""
-    graph = read_graph(args)
+    check_outputs(args, args.output)
+    graph = _read(args)
     layers = KernelLayers(graph.data.num_features, args.channels or (64, 16), aggregation=args.aggregation)
     with torch.no_grad():
         h = layers.initialize(graph.data).embed()
-    rows = ([name, *(f"{value:.6g}" for value in row)] for name, row in zip(graph.nodes, h.tolist(), strict=True))
-    _write(args.output, ["node", *(f"h{column + 1}" for column in range(h.size(1)))], rows)
+    rows = (
+        [plain(name), *(f"{value:.6g}" for value in row)] for name, row in zip(graph.nodes, h.tolist(), strict=True)
+    )
+    write_table(args.output, ["node", *(f"h{column + 1}" for column in range(h.size(1)))], rows)
 
 
 def cluster(args: argparse.Namespace) -> None:
     """Write clusters of nodes, found without labels."""
     from torch_gckm.estimators import GCKMClustering  # Needs scikit-learn.
 
+    check_outputs(args, args.output)
     graph = read_graph(args)
     count = len(graph.classes) if args.clusters is None else args.clusters
     if not 2 <= count <= len(graph.nodes):
         raise InvalidInputError(f"say with --clusters how many to look for, from 2 to {len(graph.nodes)}, got {count}")
+    _summarise(graph)
     found = GCKMClustering(count, args.channels, args.aggregation, random_state=args.seed).fit_predict(graph.data)
-    _write(args.output, ["node", "cluster"], zip(graph.nodes, found.tolist(), strict=True))
+    write_table(args.output, ["node", "cluster"], zip(map(plain, graph.nodes), found.tolist(), strict=True))
 
 
 def info(args: argparse.Namespace) -> None:
@@ -150,12 +154,26 @@ def info(args: argparse.Namespace) -> None:
             print(model.members[0].summary())
 
 
+def _read(
+    args: argparse.Namespace, classes: Sequence[str] | None = None, columns: Sequence[str] | None = None
+) -> NamedGraph:
+    graph = read_graph(args, classes, columns)
+    _summarise(graph)
+    return graph
+
+
+def _summarise(graph: NamedGraph) -> None:
+    if graph.summary is not None:
+        note(graph.summary)
+
+
 def _read_labelled(args: argparse.Namespace) -> NamedGraph:
     graph = read_graph(args)
     if graph.data.get("train_mask") is None and not bool((graph.data.y >= 0).any()):
         raise InvalidInputError("no node has a class: give --labels, or --labels-per-class with a dataset")
     if len(graph.classes) < 2:
         raise InvalidInputError(f"labels of at least two classes are needed, got {graph.classes}")
+    _summarise(graph)
     return graph
 
 
@@ -165,33 +183,6 @@ def _load(path: Path) -> GCKMClassifier:
     if not path.exists():
         raise InvalidInputError(f"there is no file {path}; make one with 'gckm fit'")
     return GCKMClassifier.load(path)
-
-
-def _write_classes(path: Path | None, classifier: GCKMClassifier, data: Data | None, nodes: list[str] | None) -> None:
-    """Write the two likeliest classes of every node of a graph, by default the fitted one."""
-    classes = [str(name) for name in classifier.classes_.tolist()]
-    values, places = torch.as_tensor(classifier.predict_proba(data)).topk(2, dim=1)
-    names = nodes or [str(node) for node in range(len(values))]
-    rows = (
-        [name, classes[first], f"{sure:.4f}", classes[second], f"{less:.4f}"]
-        for name, (first, second), (sure, less) in zip(names, places.tolist(), values.tolist(), strict=True)
-    )
-    _write(path, ["node", "class", "probability", "second", "second probability"], rows)
-
-
-def _write(path: Path | None, header: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a CSV file, or to the standard output."""
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows([header, *rows])
-    if path is None:
-        print(text.getvalue(), end="", flush=True)
-    else:
-        write_atomically(path, lambda file: file.write(text.getvalue().encode()))
-        _note(f"{path}: written")
-
-
-def _note(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -262,7 +253,7 @@ def _parser() -> argparse.ArgumentParser:
     to_info = command("info", info, "versions, extras, and facts about a model")
     to_info.add_argument("model", type=Path, nargs="?", help="a file of 'gckm fit'")
 
-    for searching, budget in ((to_fit, 60.0), (to_search, 60.0), (to_demo, 10.0)):
+    for searching, budget in ((to_fit, 10.0), (to_search, 10.0), (to_demo, 10.0)):
         group = searching.add_argument_group("the search")
         group.add_argument("--budget", type=float, default=budget, metavar="SECONDS", help=f"{budget:g}; 0: no limit")
         group.add_argument("--max-settings", type=int, metavar="N", help="with --budget 0 the same result every time")

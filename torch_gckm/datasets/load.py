@@ -1,5 +1,6 @@
 """Load graphs, and the paper's splits."""
 
+import inspect
 import os
 from collections.abc import Callable
 from functools import partial
@@ -91,7 +92,12 @@ def _load_from_pyg(name: str, folder: Path) -> Data:
     if not hasattr(torch_geometric.datasets, kind):
         hint = f"choose from {', '.join(DATASETS)}, or name one of PyG as 'Class/name' or 'Class'"
         raise ValueError(f"unknown dataset '{name}'; {hint}")
-    dataset = getattr(torch_geometric.datasets, kind)(str(folder / kind), *([part] if part else []))
+    make = getattr(torch_geometric.datasets, kind)
+    has_root = "root" in inspect.signature(make.__init__).parameters  # KarateClub has none.
+    try:
+        dataset = make(*([str(folder / kind)] if has_root else []), *([part] if part else []))
+    except TypeError as error:
+        raise ValueError(f"'{name}' cannot be made from a name alone: {error}") from error
     data = dataset[0]
     if len(dataset) != 1 or not isinstance(data, Data) or data.y is None or data.y.numel() != data.num_nodes:
         raise ValueError(f"'{name}' is not one graph with a class for every node")

@@ -111,6 +111,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         split: int | None = None,
         class_names: Sequence[str] | None = None,
         node_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> Self:
         """Search, fit and combine.
 
@@ -122,6 +123,8 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             split: The column to use of masks ``[n, splits]``.
             class_names: The names of the class numbers of a ``Data`` object, which are predicted instead of them.
             node_names: The names of the nodes, to be kept in :attr:`node_names_`.
+            feature_names: The names of the features of a ``Data`` object, to be kept in ``feature_names_in_``, as
+                those of a table are.
         """
         if not (self.search is None or self.search == "auto" or isinstance(self.search, Space)):
             raise InvalidInputError(f"'search' must be \"auto\", a Space or None, got {self.search!r}")
@@ -141,6 +144,10 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
         self.class_names_ = None if class_names is None or from_rows else list(class_names)
         self.node_names_ = None if node_names is None else list(node_names)
+        if feature_names is not None:
+            if len(feature_names) != self.n_features_in_:
+                raise InvalidInputError(f"{len(feature_names)} 'feature_names' for {self.n_features_in_} features")
+            self.feature_names_in_ = np.array(feature_names, dtype=object)
         self.from_rows_, self.directed_ = from_rows, is_directed(graph)
         self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
@@ -224,6 +231,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             "node_names": None if inductive else self.node_names_,
             "directed": self.directed_,
             "num_features": self.n_features_in_,
+            "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
         }
         save_tensors(content, path)
 
@@ -243,6 +251,8 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         loaded.class_names_, loaded.node_names_ = content.get("class_names"), content.get("node_names")
         loaded.from_rows_, loaded.directed_ = content.get("from_rows", False), content.get("directed", False)
         loaded.n_features_in_ = content.get("num_features", loaded.model_.models[0].in_channels)
+        if content.get("feature_names"):
+            loaded.feature_names_in_ = np.array(content["feature_names"], dtype=object)
         return loaded
 
     def _values(self, graph: Data | None) -> Tensor:

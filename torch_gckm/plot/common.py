@@ -50,10 +50,12 @@ class Subject:
         if not found.is_fitted:
             raise NotFittedError("the model is not fitted to a graph, so there is nothing to show yet")
         numbers = range(found.out_channels) if classes is None else classes.tolist()
-        used = [str(name) for name in (numbers if names is None else names)]
+        used = [printable(name) for name in (numbers if names is None else names)]
         if len(used) != found.out_channels:
             raise InvalidInputError(f"there are {found.out_channels} classes, but {len(used)} names for them")
-        return cls(found, used, *(getattr(model, name, None) for name in ("graph_", "labels_", "node_names_")))
+        nodes = getattr(model, "node_names_", None)
+        graph, labels = getattr(model, "graph_", None), getattr(model, "labels_", None)
+        return cls(found, used, graph, labels, None if nodes is None else [printable(name) for name in nodes])
 
     @property
     def members(self) -> list[GCKM]:
@@ -87,6 +89,11 @@ class Subject:
                 "given; pass the same train_mask, and the same split="
             )
         return labels
+
+
+def printable(name: object) -> str:
+    """A name without control characters, which have no place in an SVG file."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(name))
 
 
 def require_matplotlib() -> None:

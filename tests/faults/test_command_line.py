@@ -1,0 +1,253 @@
+"""Tables and options that the command line could misread, and outputs that it could spoil."""
+
+import csv
+import os
+import subprocess
+import sys
+import zipfile
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+
+from tests.conftest import make_graph
+from torch_gckm import GCKMClassifier
+from torch_gckm.cli import main
+
+QUICK = ["--budget", "0", "--max-settings", "4", "--quiet"]
+NAMES = [f"n{node}" for node in range(60)]
+CLASSES = ["ant", "bee", "cat"]
+
+
+def write(path, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class Tables:
+    """The files of a graph, each of which can be written anew with other headings."""
+
+    def __init__(self, folder, names=NAMES):
+        self.folder, self.graph, self.names = folder, make_graph(), names
+        self.x, self.edges, self.y = (folder / name for name in ("x.csv", "edges.csv", "y.csv"))
+        self.rows = [[name, *row] for name, row in zip(names, self.graph.x.tolist(), strict=True)]
+        write(self.x, [["node", *"abcdefgh"], *self.rows])
+        pairs = self.graph.edge_index[:, self.graph.edge_index[0] < self.graph.edge_index[1]].t().tolist()
+        self.pairs = [[names[a], names[b]] for a, b in pairs]
+        write(self.edges, [["from", "to"], *self.pairs])
+        known = zip(self.graph.y.tolist(), self.graph.train_mask.tolist(), strict=True)
+        self.labels = [[name, CLASSES[y] if is_known else ""] for name, (y, is_known) in zip(names, known, strict=True)]
+        write(self.y, [["node", "class"], *self.labels])
+        self.options = ["--features", str(self.x), "--edges", str(self.edges)]
+
+    def fit(self, *more, model="model.pt"):
+        return main(["fit", str(self.folder / model), *self.options, "--labels", str(self.y), *QUICK, *more])
+
+    def classes(self):
+        path = self.folder / "classes.csv"
+        assert self.fit("--predictions", str(path)) == 0
+        return [(row["node"], row["class"], row["probability"]) for row in read(path)]
+
+
+@pytest.fixture
+def tables(tmp_path):
+    return Tables(tmp_path)
+
+
+class TestHeadings:
+    @pytest.mark.parametrize("corner", ["node", "", "doc"])
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_numbered_columns_are_no_node(self, tables, capsys, corner, first):
+        expected = tables.classes()
+        write(tables.x, [[corner, *range(first, first + 8)], *tables.rows])
+        write(tables.y, [["node", "0"], *tables.labels])
+        assert tables.classes() == expected
+        message = capsys.readouterr().err
+        assert "60 nodes, 8 columns" in message
+        assert (
+            f"headings: x.csv ({corner}, {first}, {first + 1}, ...), edges.csv (from, to), y.csv (node, 0)" in message
+        )
+
+    def test_a_node_with_such_features_is_one(self, tables, capsys):
+        tables.rows[7][1:] = range(8)
+        write(tables.x, [tables.rows[7], *tables.rows[:7], *tables.rows[8:]])
+        assert tables.fit() == 0
+        assert "60 nodes" in capsys.readouterr().err
+
+    def test_what_is_unclear_is_refused(self, tmp_path, capsys):
+        write(tmp_path / "x.csv", [["a", 0, 1], ["b", 0.5, 1], ["c", 0.3, 2]])
+        write(tmp_path / "edges.csv", [["b", "c"]])
+        options = ["--features", str(tmp_path / "x.csv"), "--edges", str(tmp_path / "edges.csv")]
+        assert main(["embed", *options, "--channels", "1"]) == 2
+        assert "is the first line, a, 0, 1, a heading or a node?" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("names", [NAMES, [str(node) for node in range(60)]], ids=["letters", "numbers"])
+    @pytest.mark.parametrize("part", ["edges", "labels"])
+    def test_an_unknown_node_in_the_first_line_is_not_dropped(self, tmp_path, capsys, names, part):
+        tables, unknown = Tables(tmp_path, names), "n99" if names is NAMES else "99"
+        if part == "edges":
+            write(tables.edges, [[unknown, unknown], *tables.pairs])
+        else:
+            write(tables.y, [[unknown, "dog"], *tables.labels])
+        assert tables.fit() == 2
+        assert f"line 1: no node is called '{unknown}'" in capsys.readouterr().err
+
+    def test_names_like_a_heading(self, tmp_path):
+        names = ["".join(chr(97 + int(digit)) for digit in f"{node:02d}") for node in range(60)]
+        tables = Tables(tmp_path, names)  # All letters, as "node" and "from" are.
+        assert len(tables.classes()) == 60
+
+
+@pytest.mark.parametrize("blank", ["-1", "-1.0", "nan", "NaN", " "])
+def test_blank_labels_are_no_class(tables, blank):
+    expected = tables.classes()
+    write(tables.y, [["node", "class"], *([name, label or blank] for name, label in tables.labels)])
+    assert tables.classes() == expected
+
+
+class TestColumns:
+    def test_they_are_known_by_their_names(self, tables):
+        expected = [row[:2] for row in tables.classes()]
+        order = [3, 1, 0, 7, 2, 5, 4, 6]
+        rows = [[row[0], *(row[1 + column] for column in order)] for row in tables.rows]
+        write(tables.x, [["node", *("abcdefgh"[column] for column in order)], *rows])
+        output = tables.folder / "again.csv"
+        assert main(["predict", str(tables.folder / "model.pt"), *tables.options, "--output", str(output)]) == 0
+        assert [(row["node"], row["class"]) for row in read(output)] == expected
+
+    def test_others_are_refused(self, tables, capsys):
+        assert tables.fit() == 0
+        write(tables.x, [["node", *"abcdefgz"], *tables.rows])
+        assert main(["predict", str(tables.folder / "model.pt"), *tables.options]) == 2
+        assert "has other columns than the model was fitted to: it lacks h" in capsys.readouterr().err
+
+    def test_without_names_their_order_counts(self, tables, capsys):
+        assert tables.fit() == 0
+        write(tables.x, tables.rows)
+        assert main(["predict", str(tables.folder / "model.pt"), *tables.options]) == 0
+        assert "does not name its columns" in capsys.readouterr().err
+
+    def test_files_of_classifiers_keep_them(self, tables, tmp_path):
+        names = list("abcdefgh")
+        model = GCKMClassifier(budget=None, max_settings=4, workers=1, progress=False)
+        model.fit(tables.graph, feature_names=names).save(tmp_path / "classifier.pt")
+        assert GCKMClassifier.load(tmp_path / "classifier.pt").feature_names_in_.tolist() == names
+        with pytest.raises(ValueError, match="3 'feature_names' for 8 features"):
+            model.fit(tables.graph, feature_names=names[:3])
+
+
+class TestMatrices:
+    def embed(self, path):
+        return main(["embed", "--features", str(path), "--n-neighbors", "3", "--channels", "2"])
+
+    def test_several_arrays_are_refused(self, tmp_path, capsys):
+        path = tmp_path / "x.npz"
+        np.savez(path, a=np.eye(5), b=np.eye(5))
+        assert self.embed(path) == 2
+        assert "holds 2 arrays (a, b); call the features 'x'" in capsys.readouterr().err
+        np.savez(path, a=np.eye(5), x=np.random.default_rng(0).random((9, 4)))
+        assert self.embed(path) == 0
+
+    @pytest.mark.parametrize("suffix", ["npy", "npz"])
+    def test_complex_numbers_are_refused(self, tmp_path, capsys, suffix):
+        path = tmp_path / f"x.{suffix}"
+        (np.save if suffix == "npy" else np.savez)(path, np.eye(5) + 1j)
+        assert self.embed(path) == 2
+        assert "holds complex128; real numbers are needed" in capsys.readouterr().err
+
+    def test_a_header_of_many_terabytes(self, tmp_path, capsys):
+        header = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 8000000), }"
+        content = header.ljust(127) + b"\n"
+        (tmp_path / "x.npy").write_bytes(content)
+        with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+            archive.writestr("x.npy", content)
+        for name in ("x.npy", "x.npz"):
+            assert self.embed(tmp_path / name) == 2
+            assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+class TestOutputs:
+    @pytest.mark.parametrize("option", ["--predictions", "--report"])
+    @pytest.mark.parametrize("name", ["x", "edges", "y"])
+    def test_they_do_not_overwrite_inputs(self, tables, capsys, option, name):
+        path = getattr(tables, name)
+        before = path.read_bytes()
+        assert tables.fit(option, str(tables.folder / "." / path.name)) == 2
+        assert "would be overwritten" in capsys.readouterr().err
+        assert path.read_bytes() == before
+
+    def test_nor_each_other(self, tables, capsys):
+        assert tables.fit("--predictions", str(tables.folder / "model.pt")) == 2
+        assert "would be overwritten" in capsys.readouterr().err
+        assert tables.fit() == 0
+        model = str(tables.folder / "model.pt")
+        assert main(["predict", model, "--output", model]) == 2
+        assert main(["info", model]) == 0
+
+    def test_what_cannot_be_written_is_known_before_the_work(self, tables, capsys):
+        assert tables.fit("--predictions", str(tables.y / "classes.csv")) == 2
+        assert "cannot write" in capsys.readouterr().err
+        assert not (tables.folder / "model.pt").exists()
+
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+    def test_a_full_disk_is_a_line(self, tables, capsys):
+        assert tables.fit("--predictions", "/dev/full") == 2
+        assert "No space left on device: '/dev/full'" in capsys.readouterr().err.splitlines()[-1]
+
+    @pytest.mark.parametrize("name", ["=1+1", "+1+1", "-x", "@sum"])
+    def test_names_are_no_formulas(self, tmp_path, name):
+        tables = Tables(tmp_path, [name, "-5", *NAMES[2:]])
+        classes = tables.classes()
+        assert classes[0][0] == f"'{name}"
+        assert classes[1][0] == "-5"  # A number is none either.
+
+    def test_names_with_control_characters(self, tables):
+        pytest.importorskip("matplotlib")
+        strange = {"ant": "a\x01nt", "bee": "b\x1bee", "cat": "cat"}
+        write(tables.y, [["node", "class"], *([name, strange.get(label, "")] for name, label in tables.labels)])
+        page = tables.folder / "page.html"
+        assert tables.fit("--report", str(page)) == 0
+        text = page.read_text()
+        drawings = [part.split("</svg>")[0] for part in text.split("<svg")[1:]]
+        assert drawings
+        for drawing in drawings:
+            ElementTree.fromstring(f"<svg{drawing}</svg>")
+
+    @pytest.mark.skipif(os.name != "posix", reason="closes a file by its number")
+    def test_a_closed_screen(self, tables):
+        assert tables.fit() == 0
+        command = [sys.executable, "-m", "torch_gckm", "predict", str(tables.folder / "model.pt")]
+        closed = ["sh", "-c", '"$@" >&-', "sh", *command]
+        done = subprocess.run(closed, stderr=subprocess.PIPE, text=True, timeout=120)
+        assert "Traceback" not in done.stderr
+
+
+class TestOptions:
+    @pytest.mark.parametrize("seed", ["-1", "x", "1.5"])
+    def test_seeds(self, capsys, seed):
+        with pytest.raises(SystemExit):
+            main(["demo", "--seed", seed])
+        assert f"a seed is a number from 0 on, got {seed}" in capsys.readouterr().err
+
+    def test_datasets_without_a_folder(self, tmp_path, capsys):
+        options = ["--dataset", "KarateClub", "--labels-per-class", "2"]
+        assert main(["fit", str(tmp_path / "model.pt"), *options, *QUICK]) == 0
+        assert "test nodes are right" in capsys.readouterr().err
+
+    def test_datasets_that_need_more_than_a_name(self, tmp_path, capsys):
+        assert main(["fit", str(tmp_path / "m.pt"), "--dataset", "StochasticBlockModelDataset", *QUICK]) == 2
+        assert "cannot be made from a name alone" in capsys.readouterr().err
+
+
+def test_a_file_that_ends_early(tmp_path, capsys):
+    path = tmp_path / "model.pt"
+    torch.save({"a": torch.zeros(1000)}, path)
+    path.write_bytes(path.read_bytes()[:1000])
+    assert main(["info", str(path)]) == 2
+    assert "model.pt' is not a file of torch_gckm, or it is damaged" in capsys.readouterr().err
