@@ -16,7 +16,17 @@ extras = {
     "tune": ["optuna"],
     "docs": ["sphinx", "myst-parser", "furo"],
 }
-extras["test"] = ["pytest>=8", "pytest-xdist", "ruff", "mypy", "build", "tabulate", *extras["sklearn"], *extras["plot"]]
+extras["test"] = [
+    "pytest>=8",
+    "pytest-xdist",
+    "hypothesis",
+    "ruff",
+    "mypy",
+    "build",
+    "tabulate",
+    *extras["sklearn"],
+    *extras["plot"],
+]
 extras["test"] += [*extras["datasets"], *extras["tune"]]
 # Without "sparse": a plain pip install cannot build its packages.
 extras["all"] = sorted({package for name, packages in extras.items() if name != "sparse" for package in packages})

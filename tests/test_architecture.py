@@ -7,7 +7,7 @@ from pathlib import Path
 import torch_gckm
 
 PACKAGE = Path(torch_gckm.__file__).parent
-BASE = {"errors", "panels", "manifold", "layouts", "files", "neighbours", "_version"}
+BASE = {"errors", "panels", "manifold", "layouts", "files", "memory", "neighbours", "_version"}
 MAY_IMPORT = {
     "kernels": set(),
     "datasets": set(),

@@ -249,11 +249,11 @@ class GCKM(KernelLayers):
 
     def predict(self, data: Data | PreparedGraph | None = None) -> Tensor:
         """Classes ``[n]`` of the fitted graph, or of any other."""
-        return decode(self.scores(data), self.readout.codes)
+        return decode(self.scores(data), self.readout.known_codes)
 
     def predict_proba(self, data: Data | PreparedGraph | None = None) -> Tensor:
         """Class probabilities ``[n, out_channels]``: a softmax over the scores, not calibrated."""
-        return class_similarity(self.scores(data), self.readout.codes).softmax(dim=1)
+        return class_similarity(self.scores(data), self.readout.known_codes).softmax(dim=1)
 
     def inductive(self) -> InductiveGCKM:
         """A copy of the model for other graphs only: landmarks and small matrices, apart from the fitted graph."""
@@ -286,8 +286,7 @@ class GCKM(KernelLayers):
 
         Args:
             path: The file.
-            inductive: Write only what new nodes and graphs need, see :meth:`inductive`: with low-rank kernel matrices
-                landmarks and small matrices, whatever the size of the fitted graph.
+            inductive: Write only what new nodes and graphs need, see :meth:`inductive`; with low-rank matrices, little.
         """
         save_model(self.inductive() if inductive else self, path)
 

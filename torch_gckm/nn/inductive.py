@@ -63,6 +63,11 @@ class ReadoutMap(_Map):
         super().__init__(kernel, extension)
         self.register_buffer("codes", codes)
 
+    @property
+    def known_codes(self) -> Tensor:
+        """The codes of the classes; NaN for those that had no label."""
+        return self.codes
+
     def forward(self, rows: Rows, progress: str | None = None) -> Tensor:
         """The scores of nodes with these features, ``[n, p]``."""
         return self.extension(self.kernel, rows, progress)

@@ -22,6 +22,7 @@ from torch_gckm.readout import (
     class_codes,
     decode,
     dual_objective,
+    known_codes,
     solve,
 )
 
@@ -129,6 +130,11 @@ class SemiSupRKMReadout(FittedModule):
         return self.fit.labelled
 
     @property
+    def known_codes(self) -> Tensor:
+        """The codes of the classes, ``[num_classes, p]``; NaN for those without a label, which are never predicted."""
+        return known_codes(self.codes, self.fit.label_class)
+
+    @property
     def fit(self) -> ReadoutFit:
         """What the last solve found; raises if there was none."""
         if self.fitted is None:
@@ -232,11 +238,11 @@ class SemiSupRKMReadout(FittedModule):
     def out_of_sample(self) -> ReadoutMap:
         """What the fit predicts for any node, apart from the graph it was fitted on."""
         eta = torch.tensor(self.eta, dtype=torch.float64)
-        return ReadoutMap(self.kernel, self.codes, self.fit.extension(self.kernel, eta, self._matrix))
+        return ReadoutMap(self.kernel, self.known_codes, self.fit.extension(self.kernel, eta, self._matrix))
 
     def predict(self, scores: Tensor | None = None) -> Tensor:
         """Classes from scores, by default those of the last solve, ``[n]``."""
-        return decode(self.scores if scores is None else scores, self.codes)
+        return decode(self.scores if scores is None else scores, self.known_codes)
 
     def settings(self, loss_weight: float = 1.0) -> ReadoutSettings:
         """The settings of the readout; ``loss_weight`` is its weight in the objective of a model."""

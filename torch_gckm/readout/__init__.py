@@ -17,12 +17,13 @@ from torch_gckm.readout.targets import (
     class_similarity,
     count_classes,
     decode,
+    known_codes,
     labels_of,
     pick_mask,
 )
 
 __all__ = [
     "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "ReadoutProblem", "ReadoutSolution", "Targets",
-    "class_codes", "class_similarity", "count_classes", "decode", "dual_objective", "labels_of", "pick_mask",
-    "places_of", "solve", "withhold_groups", "withhold_one"
+    "class_codes", "class_similarity", "count_classes", "decode", "dual_objective", "known_codes", "labels_of",
+    "pick_mask", "places_of", "solve", "withhold_groups", "withhold_one"
 ]  # fmt: skip

@@ -192,15 +192,30 @@ def class_similarity(scores: Tensor, codes: Tensor) -> Tensor:
     """A score for every class, ``[n, num_classes]``; the predicted class has the highest.
 
     For one-vs-all codes these are the scores themselves. For all others, the number of agreeing signs counts
-    (Hamming decoding), and the correlation with the code breaks ties.
+    (Hamming decoding), and the correlation with the code breaks ties. A class whose code is NaN has the lowest.
     """
-    codes, size = codes.to(scores), codes.size(0)
-    if codes.size(1) == size and torch.equal(codes > 0, torch.eye(size, device=codes.device) > 0):
+    present, size = ~codes.isnan().any(dim=1), codes.size(0)
+    codes = codes.to(scores)[present]
+    is_one_vs_all = codes.size(1) == size and torch.equal(codes > 0, torch.eye(size, device=codes.device)[present] > 0)
+    if is_one_vs_all and codes.size(0) == size:
         return scores
-    agreement = torch.where(scores >= 0, 1.0, -1.0).to(scores.dtype) @ codes.t()
-    correlation = scores @ codes.t()
-    # Agreements differ by 2 at least; squashing keeps the correlation from outvoting a sign.
-    return agreement + 0.999 * torch.tanh(correlation)
+    if is_one_vs_all:
+        similarity = scores[:, present]
+    else:
+        agreement = torch.where(scores >= 0, 1.0, -1.0).to(scores.dtype) @ codes.t()
+        # Agreements differ by 2 at least; squashing keeps the correlation from outvoting a sign.
+        similarity = agreement + 0.999 * torch.tanh(scores @ codes.t())
+    if codes.size(0) == size:
+        return similarity
+    result = (similarity.amin(dim=1, keepdim=True) - 1.0).repeat(1, size)
+    result[:, present] = similarity
+    return result
+
+
+def known_codes(codes: Tensor, classes: Tensor) -> Tensor:
+    """The codes ``[num_classes, p]``, NaN for classes that do not occur."""
+    present = panels.counts(classes[classes >= 0], codes.size(0)) > 0
+    return torch.where(present.unsqueeze(1), codes, torch.nan)
 
 
 def decode(scores: Tensor, codes: Tensor) -> Tensor:

@@ -189,7 +189,7 @@ class GCKMEnsemble(InductiveEnsemble):
         A class's only label cannot be withheld.
         """
         classes = fits[0].label_class[fits[0].labelled]
-        groups, codes = groups_to_withhold(classes), [model.readout.codes for model in self.members]
+        groups, codes = groups_to_withhold(classes), [model.readout.known_codes for model in self.members]
         if groups.size(1):
             parts = [withheld_similarity(fit, code, groups) for fit, code in zip(fits, codes, strict=True)]
             return self._mean(parts), classes[groups].flatten()
@@ -224,7 +224,7 @@ class GCKMEnsemble(InductiveEnsemble):
 
     def _similarities(self) -> list[Tensor]:
         """A score for every class of every fitted node, from each member."""
-        return [class_similarity(model.readout.scores, model.readout.codes) for model in self.members]
+        return [class_similarity(model.readout.scores, model.readout.known_codes) for model in self.members]
 
     def _require_fit(self) -> None:
         if not self.is_fitted:

@@ -73,7 +73,7 @@ class InductiveEnsemble(torch.nn.Module):
             if kind not in graphs:
                 graphs[kind] = plain.scaled(model.scaling)
             scores = model.scores(graphs[kind]) if known is None else model.scores(graphs[kind], known)
-            parts.append(class_similarity(scores, model.readout.codes))
+            parts.append(class_similarity(scores, model.readout.known_codes))
         return self._mean(parts)
 
     def predict(self, data: Data) -> Tensor:

@@ -18,7 +18,7 @@ from torch_gckm.errors import GCKMError, GCKMWarning
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import Normalize, PreparedGraph, Scaling
 from torch_gckm.nn import GCKM, GCKMConv, ModelSettings, SemiSupRKMReadout
-from torch_gckm.readout import class_similarity, decode
+from torch_gckm.readout import class_similarity
 from torch_gckm.select.withheld import calibrate, check_well_posed, groups_to_withhold, withheld_similarity
 from torch_gckm.train.labelling import Labelling
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score, effective_classes
@@ -152,11 +152,11 @@ class Evaluator:
         """Write down what can be said of a solved model without looking at test labels."""
         readout, labels = model.readout, self.labels
         check_well_posed(readout.fit)
-        left_out = class_similarity(readout.leave_one_out(), readout.codes)
+        left_out = class_similarity(readout.leave_one_out(), readout.known_codes)
         per_class = left_out[:0]
         if self.groups.size(1):  # One label of every class at a time.
-            per_class = withheld_similarity(readout.fit, readout.codes, self.groups)
-        predicted = decode(readout.scores, readout.codes)
+            per_class = withheld_similarity(readout.fit, readout.known_codes, self.groups)
+        predicted = readout.predict()
         trial.measures = {
             **_withheld("leave_one_out", left_out, self.classes),
             "cosine": cosine_score(readout.scores, readout.codes, labels.unlabelled),

@@ -133,7 +133,7 @@ def withhold_labels(members: Sequence[GCKM], targets: Targets, names: Sequence[s
     groups = groups_to_withhold(classes)
     one_out, group_out, right = [], [], []
     for member in members:
-        fit, codes = member.readout.solved_again(targets), member.readout.codes  # One at a time, to save memory.
+        fit, codes = member.readout.solved_again(targets), member.readout.known_codes  # One at a time, to save memory.
         check_well_posed(fit)
         alone = class_similarity(fit.leave_one_out(), codes)
         right.append(float(panels.mean((alone.argmax(dim=1) == classes)[kept].double())))

@@ -18,7 +18,6 @@ from torch_gckm.nn import GCKM
 from torch_gckm.nn.settings import differences
 from torch_gckm.optim import CayleyAdam, param_groups
 from torch_gckm.panels import count, holds_somewhere
-from torch_gckm.readout import decode
 from torch_gckm.train.history import History, Record, Snapshot
 from torch_gckm.train.labelling import Labelling, NodesLike, node_subset
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score
@@ -168,10 +167,10 @@ class Trainer:
     def _measure(self, step: int, loss: float, labels: Labelling, seconds: float) -> Record:
         readout, y = self.model.readout, labels.y
         scores, codes = readout.scores, readout.codes
-        predicted = decode(scores, codes)
+        predicted = readout.predict()
         left_out = math.nan
         if step == 0:
-            left_out = accuracy(decode(readout.leave_one_out().detach(), codes), y[readout.labelled])
+            left_out = accuracy(readout.predict(readout.leave_one_out().detach()), y[readout.labelled])
         val_acc = accuracy(predicted, y, labels.val)
         cosine = cosine_score(scores, codes, labels.unlabelled)
         if self.monitor == "cosine":
