@@ -161,6 +161,45 @@ class TestKernels:
             SemiSupRKMReadout(8, 3, lopsided, gram=gram)(graph.x, graph.y, graph.train_mask)
 
 
+class TestSecondFits:
+    def test_they_see_what_was_written_through_numpy(self, graph):
+        other = make_graph(seed=5)
+        model = classifier().fit(graph)
+        graph.x.numpy()[:] = other.x
+        again, fresh = model.fit(graph).predict_proba(), classifier().fit(graph.clone()).predict_proba()
+        assert torch.equal(again, fresh)
+
+    def test_they_see_other_edges(self, graph):
+        model = Trainer(GCKM(8, (4,), 3), steps=0, progress=False)
+        model.fit(graph)
+        graph.edge_index.data = make_graph(seed=5).edge_index
+        model.fit(graph)
+        fresh = Trainer(GCKM(8, (4,), 3), steps=0, progress=False)
+        fresh.fit(graph.clone())
+        assert torch.equal(model.model.scores(), fresh.model.scores())
+
+
+class TestSearchCheckpoints:
+    @pytest.mark.parametrize("name", ["x", "y", "train_mask", "edge_index", "edge_weight"])
+    def test_they_belong_to_one_graph_and_its_labels(self, graph, tmp_path, name):
+        graph.train_mask = graph.train_mask.float()
+        graph.edge_weight = torch.ones(graph.num_edges)
+        options = {"budget": None, "max_settings": 2, "workers": 1, "progress": False}
+        search(graph, checkpoint=tmp_path / "search.pt", **options)
+        change = {
+            "x": lambda x: -x,
+            "y": lambda y: (y + 1) % 3,
+            "train_mask": lambda mask: mask * torch.linspace(0.5, 1.0, 60),
+            "edge_index": lambda edges: edges[:, torch.arange(edges.size(1)) != 3],
+            "edge_weight": lambda weight: 2.0 * weight,
+        }
+        graph[name] = change[name](graph[name])
+        if name == "edge_index":
+            graph.edge_weight = graph.edge_weight[1:]
+        with pytest.raises(GraphMismatchError, match="belongs to another search"):
+            search(graph, checkpoint=tmp_path / "search.pt", **options)
+
+
 class TestChangedGraphs:
     @pytest.mark.parametrize("estimator", [classifier(), GCKMClustering(3)], ids=["classifier", "clustering"])
     def test_rows_are_refused_if_the_fitted_graph_was_written_to(self, graph, estimator):
