@@ -29,5 +29,7 @@ def test_limits_of_control_groups(tmp_path, monkeypatch, line, folder, names):
     monkeypatch.setattr(memory, "_CGROUPS", tmp_path)
     monkeypatch.setattr(memory, "_OWN_GROUPS", cgroup)
     assert memory.available_bytes(CPU) == 2000
+    (path / "memory.stat").write_text("inactive_anon 5\ninactive_file 300\n")  # Files that can be given up.
+    assert memory.available_bytes(CPU) == 2300
     (path / names[0]).write_text("max\n" if "max" in names[0] else str(2**62))
     assert memory.available_bytes(CPU) > 2000

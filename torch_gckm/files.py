@@ -90,8 +90,14 @@ def _check_archive(file: IO[bytes], path: PathLike) -> None:
             is_plain = all(record.compress_type == zipfile.ZIP_STORED for record in records)
             if not is_plain or sum(record.file_size for record in records) > size:
                 raise InvalidInputError(f"'{path}' is not a file of torch_gckm: it is compressed")
+            # What torch would read otherwise than it is verified here: folders, and names that occur twice.
+            is_odd = any(record.external_attr & 0x10 for record in records)
+            if is_odd or len({record.filename for record in records}) < len(records):
+                raise InvalidInputError(f"'{path}' is not a file of torch_gckm, or it is damaged")
             damaged = archive.testzip()
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, UnicodeDecodeError) as error:
+    except InvalidInputError:
+        raise
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError, OSError) as error:
         raise InvalidInputError(f"'{path}' is not a file of torch_gckm, or it is damaged") from error
     if damaged is not None:
         raise InvalidInputError(f"'{path}' is damaged: '{damaged}' does not have its checksum; make the file again")

@@ -47,7 +47,7 @@ def _of_control_groups() -> list[int]:
         return []
     found = []
     for line in lines:
-        _, controllers, path = line.split(":", 2)
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if not controllers:
             folders, names = [_CGROUPS], ("memory.max", "memory.current")
         elif "memory" in controllers.split(","):
@@ -58,8 +58,18 @@ def _of_control_groups() -> list[int]:
         for folder in {*folders, inner, *inner.parents}:  # The tightest counts.
             try:
                 limit, used = ((folder / name).read_text().strip() for name in names)
-            except OSError:
+                if limit != "max":
+                    found.append(int(limit) - int(used) + _cached(folder))
+            except (OSError, ValueError):
                 continue
-            if limit != "max":
-                found.append(int(limit) - int(used))
     return found
+
+
+def _cached(folder: Path) -> int:
+    """Bytes of files in memory that count as used by a control group, and are given up when needed."""
+    try:
+        lines = (folder / "memory.stat").read_text().splitlines()
+    except OSError:
+        return 0
+    values = dict(line.split() for line in lines if len(line.split()) == 2)
+    return int(values.get("total_inactive_file", values.get("inactive_file", 0)))

@@ -79,6 +79,58 @@ class TestHeadings:
         assert tables.fit() == 0
         assert "60 nodes" in capsys.readouterr().err
 
+    @pytest.mark.parametrize("heading", [["country", 2018, 2019], ["gene", "1.0", "2.0"]])
+    def test_numbers_that_may_be_names_are_refused(self, tables, capsys, heading):
+        write(tables.x, [heading, *(row[:3] for row in tables.rows)])
+        assert tables.fit() == 2
+        assert "a heading or a node?" in capsys.readouterr().err
+
+    def test_a_first_node_whose_features_are_a_permutation(self, tmp_path, capsys):
+        write(tmp_path / "x.csv", [["n0", 2, 1, 0], ["n1", 0, 2, 1], ["n2", 1, 0, 2], ["n3", 1, 1, 1]])
+        write(tmp_path / "edges.csv", [["n0", "n1"], ["n2", "n3"]])
+        options = ["--features", str(tmp_path / "x.csv"), "--edges", str(tmp_path / "edges.csv")]
+        assert main(["embed", *options, "--channels", "1"]) == 0
+        assert "4 nodes, 3 columns" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("row", [["n0", "", ""], ["n0", "?", "?"]])
+    def test_a_first_node_without_features_is_not_dropped(self, tmp_path, capsys, row):
+        write(tmp_path / "x.csv", [row, ["n1", 0.5, 1], ["n2", 0.3, 2], ["n3", 0.1, 3]])
+        assert main(["embed", "--features", str(tmp_path / "x.csv"), "--n-neighbors", "1"]) == 2
+        assert "line 1:" in capsys.readouterr().err
+
+    def test_an_index_beside_the_nodes_is_refused(self, tables, capsys):
+        write(tables.x, [["", "node", *"abcdefgh"], *([number, *row] for number, row in enumerate(tables.rows))])
+        assert tables.fit() == 2
+        assert "which column names the nodes?" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        "heading", [["", "source", "target"], ["weight", "source", "target"], ["target", "source"]]
+    )
+    def test_columns_of_edges_in_another_order_are_refused(self, tmp_path, capsys, heading):
+        tables = Tables(tmp_path, [str(node) for node in range(60)])
+        pairs = [[0, *pair] for pair in tables.pairs] if len(heading) == 3 else tables.pairs
+        write(tables.edges, [heading, *pairs])
+        assert tables.fit() == 2
+        assert "sources before targets" in capsys.readouterr().err
+
+    def test_columns_of_labels_in_another_order_are_refused(self, tmp_path, capsys):
+        tables = Tables(tmp_path, [str(node) for node in range(60)])
+        write(tables.y, [["class", "node"], [0, 17], [1, 4], [2, 33]])
+        assert tables.fit() == 2
+        assert "the node must come first" in capsys.readouterr().err
+
+    def test_a_node_called_as_headings_are(self, tmp_path, capsys):
+        tables = Tables(tmp_path, ["id", *NAMES[1:]])
+        write(tables.y, [["id", "class"], *tables.labels[1:]])
+        assert tables.fit() == 2
+        assert "is the first line, id, class, a heading or a node's?" in capsys.readouterr().err
+
+    def test_a_series_of_pandas(self, tmp_path):
+        tables = Tables(tmp_path, [str(node) for node in range(60)])
+        numbers = [[name, CLASSES.index(label)] for name, label in tables.labels if label]
+        write(tables.y, [["", 0], *numbers])
+        assert len(tables.classes()) == 60
+
     def test_what_is_unclear_is_refused(self, tmp_path, capsys):
         write(tmp_path / "x.csv", [["a", 0, 1], ["b", 0.5, 1], ["c", 0.3, 2]])
         write(tmp_path / "edges.csv", [["b", "c"]])
@@ -126,6 +178,12 @@ class TestColumns:
         assert main(["predict", str(tables.folder / "model.pt"), *tables.options]) == 2
         assert "has other columns than the model was fitted to: it lacks h" in capsys.readouterr().err
 
+    def test_names_that_occur_twice_are_refused(self, tables, capsys):
+        assert tables.fit() == 0
+        write(tables.x, [["node", *"abbdefgh"], *tables.rows])
+        assert main(["predict", str(tables.folder / "model.pt"), *tables.options]) == 2
+        assert "names a column twice" in capsys.readouterr().err
+
     def test_without_names_their_order_counts(self, tables, capsys):
         assert tables.fit() == 0
         write(tables.x, tables.rows)
@@ -160,6 +218,29 @@ class TestMatrices:
         assert self.embed(path) == 2
         assert "holds complex128; real numbers are needed" in capsys.readouterr().err
 
+    def test_numbers_beyond_single_precision(self, tables, capsys):
+        tables.rows[3][2] = 1e39
+        write(tables.x, [["node", *"abcdefgh"], *tables.rows])
+        assert main(["embed", "--features", str(tables.x), "--n-neighbors", "3"]) == 2
+        assert "line 5: a value is too large for single precision" in capsys.readouterr().err
+
+    def test_edges_and_labels_are_tables(self, tables, capsys):
+        np.save(tables.folder / "edges.npy", tables.graph.edge_index.numpy())
+        tables.options[-1] = str(tables.folder / "edges.npy")
+        assert tables.fit() == 2
+        assert "edges and labels are tables of names, CSV or TSV" in capsys.readouterr().err
+
+    def test_damaged_archives(self, tmp_path, capsys):
+        path, draw = tmp_path / "x.npz", np.random.default_rng(0)
+        np.savez_compressed(path, x=draw.random((9, 4)))
+        whole = path.read_bytes()
+        for place in draw.integers(len(whole), size=100):
+            damaged = bytearray(whole)
+            damaged[place] = draw.integers(256)
+            path.write_bytes(damaged)
+            assert self.embed(path) in (0, 2)
+        capsys.readouterr()
+
     def test_a_header_of_many_terabytes(self, tmp_path, capsys):
         header = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 8000000), }"
         content = header.ljust(127) + b"\n"
@@ -188,6 +269,10 @@ class TestOutputs:
         model = str(tables.folder / "model.pt")
         assert main(["predict", model, "--output", model]) == 2
         assert main(["info", model]) == 0
+
+    def test_checkpoints_are_outputs(self, tables, capsys):
+        assert tables.fit("--checkpoint", str(tables.folder / "model.pt")) == 2
+        assert "would be overwritten" in capsys.readouterr().err
 
     def test_what_cannot_be_written_is_known_before_the_work(self, tables, capsys):
         assert tables.fit("--predictions", str(tables.y / "classes.csv")) == 2

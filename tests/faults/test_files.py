@@ -53,6 +53,39 @@ def test_a_single_bit_is_noticed(tmp_path):
         load_tensors(path)
 
 
+@pytest.mark.parametrize("what", ["folder", "twice"])
+def test_records_that_torch_would_read_otherwise_than_they_are_verified(tmp_path, what):
+    path = tmp_path / "file.pt"
+    save_tensors({"a": torch.arange(50.0)}, path)
+    if what == "folder":  # The flag of a folder, in the directory at the end.
+        content = bytearray(path.read_bytes())
+        content[content.rfind(b"PK\1\2", 0, content.rfind(b"/data/0")) + 38] |= 0x10
+        path.write_bytes(content)
+    else:
+        with zipfile.ZipFile(path) as archive:
+            name = next(name for name in archive.namelist() if name.endswith("/data/0"))
+        with zipfile.ZipFile(path, "a") as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            archive.writestr(name, bytes(200))
+    with pytest.raises(InvalidInputError, match="is damaged"):
+        load_tensors(path)
+
+
+def test_damage_of_any_byte_is_an_error_of_this_package(tmp_path):
+    path, draw = tmp_path / "file.pt", random.Random(0)
+    save_tensors({"a": torch.arange(20.0)}, path)
+    whole = path.read_bytes()
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[draw.randrange(len(whole))] = draw.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            content = load_tensors(path)
+        except InvalidInputError:
+            continue
+        assert torch.equal(content["a"], torch.arange(20.0))
+
+
 def test_a_truncated_model_is_named(tmp_path, graph):
     path = tmp_path / "model.pt"
     fitted_model(graph).save(path)

@@ -1,5 +1,6 @@
 """Mistakes end in a typed error that says what to change."""
 
+import copy
 import subprocess
 import sys
 
@@ -82,6 +83,20 @@ def test_a_model_file_is_no_checkpoint(graph, tmp_path):
     model.save(path)
     with pytest.raises(InvalidInputError, match="is not a checkpoint of a Trainer"):
         Trainer(GCKM(8, (4,), 3), steps=1, progress=False, checkpoint=path).fit(graph)
+
+
+@pytest.mark.parametrize("value", [1.5, "3", 0, None])
+@pytest.mark.parametrize("name", ["members", "n_neighbors"])
+def test_numbers_that_are_no_counts(graph, name, value):
+    with pytest.raises(InvalidInputError, match=f"'{name}' must be a positive integer"):
+        classifier(**{name: value}).fit(graph)
+
+
+def test_fitted_classifiers_can_be_copied(graph):
+    graph.x = graph.x * (graph.x > 1.0)  # Few entries: matrices inside are sparse.
+    model = classifier().fit(graph)
+    copied = copy.deepcopy(model)
+    assert torch.equal(copied.predict_proba(), model.predict_proba())
 
 
 class TestInferenceMode:

@@ -161,6 +161,25 @@ class TestKernels:
             SemiSupRKMReadout(8, 3, lopsided, gram=gram)(graph.x, graph.y, graph.train_mask)
 
 
+class TestLayers:
+    def test_one_whose_fit_fails_is_as_it_was(self, graph):
+        layer = GCKMConv(8, 4, aggregation="none")
+        layer.initialize(graph.x, graph.edge_index)
+        before = layer.loss(graph.x, graph.edge_index).item()
+        with pytest.raises(InvalidInputError, match="all rows are the same"):
+            layer.initialize(torch.ones(60, 8), graph.edge_index)
+        assert layer.loss(graph.x, graph.edge_index).item() == before
+        assert layer.kernel.is_fitted
+
+    def test_those_with_one_kernel_have_bandwidths_of_their_own(self, graph):
+        kernel = RBF()
+        first, second = GCKMConv(8, 4, kernel), GCKMConv(4, 3, kernel)
+        z = first(graph.x, graph.edge_index).detach()
+        second(z, graph.edge_index)
+        assert torch.allclose(first.transform(graph.x, graph.edge_index), z, atol=1e-4)
+        assert not kernel.is_fitted
+
+
 class TestSecondFits:
     def test_they_see_what_was_written_through_numpy(self, graph):
         other = make_graph(seed=5)

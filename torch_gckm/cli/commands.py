@@ -48,7 +48,7 @@ def fit(args: argparse.Namespace) -> None:
 
     if args.report is not None:
         require_matplotlib()  # Before the work, not after it.
-    check_outputs(args, args.model, args.predictions, args.report)
+    check_outputs(args, args.model, args.predictions, args.report, args.checkpoint)
     graph = _read_labelled(args)
     classifier = GCKMClassifier(
         budget=args.budget or None, max_settings=args.max_settings, random_state=args.seed, progress=not args.quiet,
@@ -92,6 +92,7 @@ def predict(args: argparse.Namespace) -> None:
 
 def search_settings(args: argparse.Namespace) -> None:
     """Print the best settings."""
+    check_outputs(args, args.checkpoint)
     graph = _read_labelled(args)
     result = search(
         graph.data, budget=args.budget or None, max_settings=args.max_settings, seed=args.seed,

@@ -9,6 +9,7 @@ import math
 import re
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +27,9 @@ from torch_gckm.memory import require_memory
 from torch_gckm.panels import check_finite
 
 _USUAL = {"", "node", "nodes", "id", "name", "index", "key", "source", "target", "src", "dst", "from", "to"}
+_SOURCES, _TARGETS = {"source", "src", "from"}, {"target", "dst", "to"}
+_CLASSES = {"class", "label", "weight"}
+_UNREADABLE = (ValueError, EOFError, KeyError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
 Lines = list[tuple[int, list[str]]]  # Numbers of lines and their cells.
 
 
@@ -74,28 +78,51 @@ def read_features(path: Path, others: Sequence[Path] = (), known: Sequence[str] 
             raise InvalidInputError(f"{path}, line {number}: a node has no name")
         if not all(cell and math.isfinite(float(cell)) for cell in cells[1:]):
             raise InvalidInputError(f"{path}, line {number}: a value is missing or infinite; fill it, or drop the node")
-    values = np.array([[float(cell) for cell in cells[1:]] for _, cells in lines], dtype=np.float32)
+    with np.errstate(over="ignore"):  # Looked for below.
+        values = np.array([[float(cell) for cell in cells[1:]] for _, cells in lines]).astype(np.float32)
+    if not np.isfinite(values).all():
+        place = int((~np.isfinite(values)).any(axis=1).argmax())
+        raise InvalidInputError(
+            f"{path}, line {lines[place][0]}: a value is too large for single precision; rescale it"
+        )
     table = FeatureTable([cells[0] for _, cells in lines], torch.from_numpy(values))
     if heading is not None:
+        twice = len(set(heading[1:])) < width - 1
+        if twice and known is not None:
+            raise InvalidInputError(f"{path} names a column twice, so the model's columns are not clear")
         table.corner, table.headings = heading[0], [_shown(path, heading)]
-        table.columns = heading[1:] if len(set(heading[1:])) == width - 1 else None  # Else they tell nothing apart.
+        table.columns = None if twice else heading[1:]  # Else they tell nothing apart.
     return table
 
 
 def _heading_of_features(
     path: Path, lines: Lines, others: Sequence[Path], known: Sequence[str] | None
 ) -> list[str] | None:
-    first, is_usual = lines[0][1], lines[0][1][0].lower() in _USUAL
-    if first[0] == "" or not any(map(is_number, first[1:])) or (known is not None and set(first[1:]) == set(known)):
+    first = lines[0][1]
+    names, is_usual = first[1:], first[0].lower() in _USUAL
+    if first[0] == "":
+        if any(name.lower() in _USUAL for name in names):
+            raise InvalidInputError(f"{path}: which column names the nodes? Write the table without its index")
         return first
-    numbered = [str(column) for column in range(len(first))]
-    if set(first[1:]) not in (set(numbered[:-1]), set(numbered[1:])) and not is_usual:
+    if known is not None and set(names) == set(known):
+        return first
+    if not any(map(is_number, names)):
+        return first if any(letter.isalnum() for name in names for letter in name) else None
+    shapes = {_shape(cells[0]) for _, cells in lines[1:]}
+    elsewhere = [list(_lines(other)) for other in others]
+    is_node = first[0] in {cell for rows in elsewhere for _, cells in rows[1:] for cell in cells[:2]}
+    is_first = first[0] in {cell for rows in elsewhere for _, cells in rows[:1] for cell in cells[:2]}
+    if is_node or (is_first and not is_usual and _shape(first[0]) in shapes):
         return None
     # Columns numbered from 0 or 1, as pandas writes them, or a node with such features.
-    if first[0] in {cell for other in others for _, cells in list(_lines(other))[1:] for cell in cells[:2]}:
-        return None
-    if len(first) > 3 or is_usual:
+    numbered = [str(column) for column in range(len(first))]
+    if names in (numbered[:-1], numbered[1:]):
+        if len(first) > 3 or is_usual:
+            return first
+    elif is_usual and all(name.isdecimal() for name in names) and len(set(names)) == len(names):
         return first
+    elif is_usual or _shape(first[0]) in shapes or not all(map(is_number, names)):
+        return None
     hint = "call the first cell 'node' if it is a heading, or name the node in the edges or labels"
     raise InvalidInputError(f"{path}: is the first line, {', '.join(first)}, a heading or a node? {hint}")
 
@@ -135,19 +162,39 @@ def read_labels(path: Path, features: FeatureTable) -> dict[int, str]:
 
 def _without_heading(path: Path, features: FeatureTable, named: int) -> Lines:
     """The lines of a file whose first cells name nodes, without its heading."""
+    if path.suffix in (".npy", ".npz"):
+        raise InvalidInputError(f"{path}: edges and labels are tables of names, CSV or TSV")
     lines = list(_lines(path))
     if not lines:
         return lines
-    first = lines[0][1]
-    if any(cell in features.places for cell in first[:named]):
-        return lines
+    first, rest = lines[0][1], [cells[named:] for _, cells in lines[1:]]
     usual = {*_USUAL, (features.corner or "").lower()}
+    are_usual = all(cell.lower() in usual for cell in first[:named])
+    if any(cell in features.places for cell in first[:named]):
+        if are_usual and first[named:] and first[named:] not in rest and not is_number(first[-1]):
+            raise InvalidInputError(f"{path}: is the first line, {', '.join(first)}, a heading or a node's?")
+        return lines
+    if are_usual:
+        return _in_usual_order(path, lines, features)
     if any(cell.lower() not in usual and _is_like_a_node(cell, features) for cell in first[:named]):
         hint = "if it is a heading, call the nodes 'node'"
         raise InvalidInputError(f"{path}, line {lines[0][0]}: no node is called {first[0]!r}; {hint}")
-    if first[named:] and first[named:] in [cells[named:] for _, cells in lines[1:]]:
+    if first[named:] and first[named:] in rest:
         raise InvalidInputError(f"{path}, line {lines[0][0]}: no node is called {first[0]!r}")
-    features.headings.append(_shown(path, first))
+    return _in_usual_order(path, lines, features)
+
+
+def _in_usual_order(path: Path, lines: Lines, features: FeatureTable) -> Lines:
+    """The lines below a heading, if its names do not say that columns are in another order than they are read in."""
+    names = [name.lower() for name in lines[0][1]]
+    roles = [0 if name in _SOURCES else 1 if name in _TARGETS else 2 if name in _CLASSES else None for name in names]
+    known = [role for role in roles if role is not None]
+    if known != sorted(known) or (names[0] == "" and len(names) > 2) or (known and roles[0] is None and len(names) > 2):
+        shown = ", ".join(lines[0][1])
+        raise InvalidInputError(f"{path} has the columns {shown}; the nodes must come first, sources before targets")
+    if roles[0] == 2 and len(names) == 2 and names[1] in _USUAL:
+        raise InvalidInputError(f"{path} has the columns {', '.join(lines[0][1])}; the node must come first")
+    features.headings.append(_shown(path, lines[0][1]))
     return lines[1:]
 
 
@@ -192,10 +239,21 @@ def _from_numpy(path: Path) -> Tensor:
             _check_size(path)
             with np.load(path, allow_pickle=False) as content:
                 if "format" in content.files:
-                    return from_scipy(_real(scipy.sparse.load_npz(path), path).astype(np.float32))
+                    matrix = scipy.sparse.csr_matrix(_real(scipy.sparse.load_npz(path), path).astype(np.float32))
+                    matrix.check_format(full_check=True)
+                    return from_scipy(matrix)
                 array = content[_only_one(content.files, path)]
         x = torch.from_numpy(np.array(_real(array, path), dtype=np.float32))
-    except (ValueError, EOFError, KeyError, OSError, zipfile.BadZipFile) as error:
+    except (
+        ValueError,
+        EOFError,
+        KeyError,
+        OSError,
+        NotImplementedError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{path} holds no matrix of numbers: {error}") from error

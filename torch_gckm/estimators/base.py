@@ -69,8 +69,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _take(self, X: Any, edge_index: Any = None, y: Any = "no_validation") -> tuple[Data, Any]:
         """The graph to fit, and checked labels if there are some beside it."""
-        if self.n_neighbors < 1:
-            raise InvalidInputError(f"'n_neighbors' must be positive, got {self.n_neighbors}")
+        check_count("n_neighbors", self.n_neighbors)
         if isinstance(X, Data | HeteroData):
             if edge_index is not None or not (y is None or isinstance(y, str)):
                 raise InvalidInputError("a Data object has its own edges and labels; pass no 'edge_index' or 'y' too")
@@ -136,6 +135,12 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raise unless a parameter is a positive integer."""
+    if not isinstance(value, int | np.integer) or value < 1:
+        raise InvalidInputError(f"'{name}' must be a positive integer, got {value!r}")
 
 
 def seed_of(random_state: int | np.random.RandomState | None) -> int:

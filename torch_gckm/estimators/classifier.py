@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
-from torch_gckm.estimators.base import GraphEstimator, all_or_nothing, seed_of
+from torch_gckm.estimators.base import GraphEstimator, all_or_nothing, check_count, seed_of
 from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, is_labelled, to_matrix
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
@@ -128,6 +128,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         """
         if not (self.search is None or self.search == "auto" or isinstance(self.search, Space)):
             raise InvalidInputError(f"'search' must be \"auto\", a Space or None, got {self.search!r}")
+        check_count("members", self.members)
         check_blanks(y)
         graph, y = self._take(X, edge_index, y)
         from_rows = not isinstance(X, Data)

@@ -113,6 +113,9 @@ class PreparedGraph:
         check_features(x)
         return cls(x, Topology(edge_index, edge_weight, x.size(0)), scaling, dtype)
 
+    def __deepcopy__(self, memo: dict[int, object]) -> PreparedGraph:
+        return self  # What it holds is never written to, and torch cannot copy sparse matrices.
+
     @property
     def num_nodes(self) -> int:
         """The number of nodes."""

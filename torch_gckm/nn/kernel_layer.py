@@ -1,5 +1,6 @@
 """A layer of the kernel machine on prepared graphs."""
 
+import copy
 import warnings
 from typing import Literal, TypeVar
 
@@ -68,7 +69,7 @@ class KernelLayer(FittedModule):
             raise InvalidInputError(f"'rank_deficient' must be 'reduce' or 'error', got {rank_deficient!r}")
         self.in_channels, self.out_channels, self.num_nodes = in_channels, out_channels, num_nodes
         self.eta, self.power, self.rank_deficient = float(eta), float(power), rank_deficient
-        self.kernel = as_kernel(kernel)
+        self.kernel = copy.deepcopy(as_kernel(kernel))  # Its bandwidth is this layer's alone.
         self.aggregation = as_propagation(aggregation, hops, direction)
         self.gram = as_gram(gram)
         self.h = torch.nn.Parameter(torch.empty(0, out_channels))
@@ -123,8 +124,10 @@ class KernelLayer(FittedModule):
         will_be_trained = torch.is_grad_enabled()
         with torch.inference_mode(False), torch.no_grad():
             rows = layer_rows(self.kernel, self.aggregation, graph, h).detach()
-            self.kernel.reset_parameters()
-            self.kernel.fit(rows)
+            kernel = copy.deepcopy(self.kernel)  # If anything fails, the layer is as it was.
+            kernel.reset_parameters()
+            kernel.fit(rows)
+            self.kernel.load_state_dict(kernel.state_dict())
             gram = self._matrix(rows)
             if method == "kernel_pca":
                 values, embedding = self._kernel_pca(gram)

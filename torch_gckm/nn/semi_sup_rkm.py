@@ -1,5 +1,6 @@
 """The semi-supervised kernel machine that reads out the classes."""
 
+import copy
 from collections.abc import Sequence
 from typing import Self
 
@@ -97,7 +98,7 @@ class SemiSupRKMReadout(FittedModule):
         self.in_channels, self.out_channels = in_channels, out_channels
         self.class_weight, self.code = class_weight, code
         self.eta, self.lambda1, self.lambda2 = float(eta), float(lambda1), float(lambda2)
-        self.kernel = as_kernel(kernel)
+        self.kernel = copy.deepcopy(as_kernel(kernel))  # Its bandwidth is this readout's alone.
         self.gram = as_gram(gram)
         self.register_buffer("codes", class_codes(code, out_channels))
         self.h = torch.nn.Parameter(torch.empty(0, self.codes.size(1)), requires_grad=False)
