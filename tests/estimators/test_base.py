@@ -115,7 +115,7 @@ def test_what_contradicts_itself_is_refused(estimator, graph, blobs):
         copy.copy(estimator).fit(graph, edge_index=graph.edge_index)
     with pytest.raises(InvalidInputError, match="its own edges"):
         ask(copy.copy(estimator).fit(graph), graph, edge_index=graph.edge_index)
-    with pytest.raises(InvalidInputError, match="'n_neighbors' must be positive"):
+    with pytest.raises(InvalidInputError, match="'n_neighbors' must be a positive integer"):
         copy.copy(estimator).set_params(n_neighbors=0).fit(*blobs)
     with pytest.raises(InvalidInputError, match="heterogeneous"):
         copy.copy(estimator).fit(HeteroData())

@@ -34,7 +34,7 @@ class TestGradients:
         readout = SemiSupRKMReadout(8, 3, kernel=kernel).double()
         h, x = data.x.double().requires_grad_(), (data.x.double() ** 2).requires_grad_()
         readout({"h": h, "x": x}, data.y, data.train_mask).square().sum().backward()
-        assert all(float(t.grad.abs().sum()) > 0 for t in (h, x, kernel.left.log_sigma2))
+        assert all(float(t.grad.abs().sum()) > 0 for t in (h, x, readout.kernel.left.log_sigma2))
 
     def test_trains_a_pyg_encoder(self):
         data = make_graph()

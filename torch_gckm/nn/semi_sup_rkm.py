@@ -132,7 +132,7 @@ class SemiSupRKMReadout(FittedModule):
 
     @property
     def known_codes(self) -> Tensor:
-        """The codes of the classes, ``[num_classes, p]``; NaN for those without a label, which are never predicted."""
+        """The codes of the classes, NaN for those without a label, which are never predicted; ``[num_classes, p]``."""
         return known_codes(self.codes, self.fit.label_class)
 
     @property
@@ -150,8 +150,7 @@ class SemiSupRKMReadout(FittedModule):
         Args:
             h: Features, a tensor (the view ``"h"``) or a mapping of views.
             y: Class numbers, ``[n]``; -1 means unlabelled.
-            train_mask: Which labels to use: boolean, node indices, or non-negative
-                weights. ``None`` uses every label.
+            train_mask: Which labels to use: boolean, node indices, or non-negative weights; by default all.
             split: The column to use of a mask ``[n, splits]``.
         """
         rows = self._checked(h)
