@@ -106,10 +106,11 @@ def _check_archive(file: IO[bytes], path: PathLike) -> None:
 @contextmanager
 def _partial(target: Path) -> Iterator["_Named"]:
     """A temporary file beside a target, gone afterwards; it is locked, so that others know that it is in use."""
-    for other in target.parent.glob(f".{_escaped(target.name)}.*{_PARTIAL}"):
+    prefix = f".{target.name[:40]}."  # Names of files may not be long.
+    for other in target.parent.glob(f"{_escaped(prefix)}*{_PARTIAL}"):
         _remove_if_abandoned(other)
     while True:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=_PARTIAL)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=_PARTIAL)
         with os.fdopen(handle, "wb") as opened:
             if not _lock(opened) or not os.path.exists(name):
                 continue  # Another process took it for abandoned before it was locked.

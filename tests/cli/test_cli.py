@@ -185,7 +185,7 @@ def test_mistakes_in_files_are_told_in_one_line(files, capsys, change, match):
     (["fit", "m.pt", "--dataset", "digits", "--max-settings", "0"], "'max_settings' must be a positive number"),
     (["embed", "--features", "."], "give --edges"),
     (["embed", "--features", ".", "--n-neighbors", "2"], "no file ."),
-    (["embed", "--features", "utf16.csv", "--n-neighbors", "2"], "not a text file in UTF-8"),
+    (["embed", "--features", "utf16.csv", "--n-neighbors", "2"], "not a table in a text file in UTF-8"),
     (["embed", "--features", "x.npy", "--edges", "e.csv", "--n-neighbors", "2"], "not both"),
     (["embed", "--features", "x.npy", "--n-neighbors", "9"], "--n-neighbors must be from 1 to 2"),
     (["embed", "--features", "x.npy", "--n-neighbors", "2", "--labels-per-class", "1"], "--labels-per-class goes with"),

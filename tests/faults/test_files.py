@@ -134,6 +134,13 @@ class TestTargets:
         assert link.is_symlink()
         assert load_tensors(path) == {"a": 1}
 
+    @pytest.mark.parametrize("name", ["x" * 255, "[a]*?.pt"])
+    def test_names_of_all_kinds(self, tmp_path, name):
+        for value in (1, 2):
+            save_tensors({"a": value}, tmp_path / name)
+        assert load_tensors(tmp_path / name) == {"a": 2}
+        assert [path.name for path in tmp_path.iterdir()] == [name]
+
     def test_permissions_stay(self, tmp_path):
         path = tmp_path / "file.pt"
         save_tensors({"a": 1}, path)

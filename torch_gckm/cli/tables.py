@@ -227,7 +227,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                 if any(cell.strip() for cell in cells):
                     yield number, [cell.strip() for cell in cells]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInputError(f"{path} is not a text file in UTF-8") from error
+        raise InvalidInputError(f"{path} is not a table in a text file in UTF-8: {error}") from error
 
 
 def _from_numpy(path: Path) -> Tensor:
@@ -297,4 +297,4 @@ def is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell
