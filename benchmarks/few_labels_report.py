@@ -224,10 +224,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", nargs="*", type=Path, default=[Path("out/few_labels.jsonl")])
     parser.add_argument("--method", default="gckm", help="the method to compare with its peers")
+    parser.add_argument("--splits", type=int, help="use the first so many splits of every cell only")
     parser.add_argument("--worst", type=int, default=10, help="how many shortfalls to list")
     parser.add_argument("--picture", type=Path, help="also draw accuracies over labels per class")
     args = parser.parse_args()
-    rows = [row for path in args.results for row in read(path)]
+    rows = [row for path in args.results for row in read(path) if args.splits is None or row["split"] < args.splits]
     print(render(rows, args.method, args.worst))
     if args.picture is not None:
         draw(rows, args.picture)

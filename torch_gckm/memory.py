@@ -49,13 +49,13 @@ def _of_control_groups() -> list[int]:
     for line in lines:
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if not controllers:
-            folders, names = [_CGROUPS], ("memory.max", "memory.current")
+            root, names = _CGROUPS, ("memory.max", "memory.current")
         elif "memory" in controllers.split(","):
-            folders, names = [_CGROUPS / "memory"], ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            root, names = _CGROUPS / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
         else:
             continue
-        inner = folders[0] / path.strip("/")
-        for folder in {*folders, inner, *inner.parents}:  # The tightest counts.
+        own = root / path.strip("/")
+        for folder in (root, own, *own.parents):  # The tightest counts.
             try:
                 limit, used = ((folder / name).read_text().strip() for name in names)
                 if limit != "max":
