@@ -13,6 +13,7 @@ from torch_gckm.graph.topology import DIRECTIONS, KINDS, Direction, SparseProduc
 
 PropagationLike = Union[str, torch.nn.Module]
 Step = Callable[[Any], Any]  # A product with the propagation matrix.
+_COLUMNS = 32  # Fit into a processor's cache: 2 to 6 times as fast as all columns of wide features at once.
 DEFAULT_ALPHA = {"ssgc": 0.05, "ppr": 0.1}  # What is kept of the features themselves, as in the methods' papers.
 
 
@@ -87,7 +88,7 @@ class Propagation(MessagePassing):  # type: ignore[misc]
             # propagate_type: (x: Tensor, edge_weight: OptTensor, adj: OptTensor)
             return self.smooth(lambda z: self.propagate(edges, x=z, edge_weight=weight, adj=None, size=size), x)
         matrix = topology.matrix(self.matrix_kind, self.direction, x)
-        return self.smooth(lambda z: self.propagate(matrix.adj_t, x=z, edge_weight=None, adj=matrix.adj), x)
+        return cast(Tensor, self.propagate(matrix.adj_t, x=x, edge_weight=None, adj=matrix.adj))
 
     def smooth(self, step: Step, x: Any) -> Any:
         """The polynomial of the propagation matrix, times ``x``; a ``step`` is a product with that matrix."""
@@ -106,8 +107,14 @@ class Propagation(MessagePassing):  # type: ignore[misc]
         return edge_weight.unsqueeze(1) * x_j
 
     def message_and_aggregate(self, adj_t: Tensor, x: Tensor, adj: Tensor) -> Tensor:
-        """One sparse matrix product."""
-        return cast(Tensor, SparseProduct.apply(adj_t, adj, x))
+        """All hops by sparse matrix products; on a CPU some columns at a time, which stay in its cache meanwhile."""
+
+        def step(z: Tensor) -> Tensor:
+            return cast(Tensor, SparseProduct.apply(adj_t, adj, z))
+
+        if x.device.type != "cpu" or x.size(1) <= _COLUMNS:
+            return cast(Tensor, self.smooth(step, x))
+        return torch.cat([self.smooth(step, part.contiguous()) for part in x.split(_COLUMNS, dim=1)], dim=1)
 
     def __repr__(self) -> str:
         alpha = "" if self.alpha is None else f", alpha={self.alpha:g}"
