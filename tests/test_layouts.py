@@ -4,7 +4,17 @@ import scipy.sparse
 import torch
 
 from torch_gckm import layouts
-from torch_gckm.layouts import csr_matrix, from_scipy, prefers_sparse, same_values, scale_columns, scale_rows, to_csr
+from torch_gckm.errors import GCKMWarning
+from torch_gckm.layouts import (
+    csr_matrix,
+    from_scipy,
+    prefers_sparse,
+    same_values,
+    scale_columns,
+    scale_rows,
+    to_csr,
+    warn_of_lost_digits,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse CSR tensor support is in beta")
 
@@ -67,3 +77,31 @@ def test_which_matrices_are_faster_as_sparse_ones():
     assert not prefers_sparse(few[:100])  # Small.
     assert not prefers_sparse(few.to_sparse())
     assert not prefers_sparse(few.clone().requires_grad_())
+
+
+class TestLostDigits:
+    times = torch.tensor([[0.0, 1700000001.0], [1.0, 1700000050.0], [0.5, 1700000101.0]], dtype=torch.float64)
+
+    def test_numbers_that_single_precision_blurs(self):
+        with pytest.warns(GCKMWarning, match=r"column 1 .* makes 1700000000 of 1700000050; subtract a constant"):
+            warn_of_lost_digits(self.times, torch.float32)
+        with pytest.warns(GCKMWarning, match="column 'time'"):
+            warn_of_lost_digits(self.times.long(), torch.float32, ["share", "time"])
+
+    @pytest.mark.parametrize(
+        "x",
+        [
+            times - torch.tensor([0.0, 1.7e9]),
+            times[:1],
+            times.to_sparse(),
+            times.float(),
+            torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
+            torch.full((3, 1), 1700000001.0, dtype=torch.float64),  # No more is lost than there was.
+            torch.tensor([[True], [False]]),
+        ],
+    )
+    def test_others(self, x):
+        warn_of_lost_digits(x, torch.float32)
+
+    def test_double_precision_keeps_them(self):
+        warn_of_lost_digits(self.times, torch.float64)

@@ -27,10 +27,8 @@ def write_atomically(path: PathLike, write: Callable[[IO[bytes]], object]) -> No
     The file keeps its permissions, a symbolic link stays one, and pipes and devices are written to as they are. What
     a killed process left behind is removed.
     """
-    target = Path(os.path.realpath(path))
+    target = _target(path)
     try:
-        if target.is_dir():
-            raise InvalidInputError(f"'{path}' is a folder; name a file to write")
         if target.exists() and not target.is_file():
             with target.open("wb") as stream:
                 _write(write, _Named(stream, str(target)))
@@ -48,15 +46,16 @@ def write_atomically(path: PathLike, write: Callable[[IO[bytes]], object]) -> No
 
 
 def check_writable(path: PathLike) -> None:
-    """Raise unless :func:`write_atomically` could write to a path, before the work whose result it is to hold."""
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise InvalidInputError(f"'{path}' is a folder; name a file to write")
+    """Raise unless :func:`write_atomically` could write to a path, before the work whose result it is to hold.
+
+    Nothing is left behind: a folder that does not exist yet is not made, but that one could be made is checked.
+    """
+    target = _target(path)
     if target.exists() and not target.is_file():
         return
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _partial(target):
+        folder = next(parent for parent in target.parents if parent.exists())
+        with _partial(folder / target.name):
             pass
     except OSError as error:
         raise InvalidInputError(f"cannot write '{path}': {error.strerror}") from error
@@ -101,6 +100,16 @@ def _check_archive(file: IO[bytes], path: PathLike) -> None:
         raise InvalidInputError(f"'{path}' is not a file of torch_gckm, or it is damaged") from error
     if damaged is not None:
         raise InvalidInputError(f"'{path}' is damaged: '{damaged}' does not have its checksum; make the file again")
+
+
+def _target(path: PathLike) -> Path:
+    """The file that a path leads to, by way of symbolic links."""
+    target = Path(os.path.realpath(path))
+    if target.is_symlink():
+        raise InvalidInputError(f"'{path}' is a symbolic link that leads back to itself; name a file to write")
+    if target.is_dir():
+        raise InvalidInputError(f"'{path}' is a folder; name a file to write")
+    return target
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Matrices in other layouts: CSR tensors, SciPy's sparse matrices, NumPy arrays."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.errors import GCKMWarning
 
+_LOST = 1e-3  # The share of a column's spread that rounding may change unnoticed.
 SPARSE_BELOW = 0.02  # The share of nonzero features below which sparse products are faster.
 
 
@@ -25,6 +28,28 @@ def prefers_sparse(x: Tensor) -> bool:
     if x.layout != torch.strided or x.requires_grad or x.device.type != "cpu" or x.numel() < 2**20:
         return False
     return panels.count(x) < SPARSE_BELOW * x.numel()
+
+
+def warn_of_lost_digits(x: Tensor, dtype: torch.dtype, names: Sequence[str] | None = None) -> None:
+    """Warn if numbers of a column differ by so little that a precision blurs them, as of times in seconds since 1970.
+
+    Sparse matrices are passed over: a column of zeros and such numbers has a large spread.
+    """
+    is_wider = x.dtype == torch.float64 if x.is_floating_point() else x.element_size() > 2
+    if x.layout != torch.strided or dtype != torch.float32 or not is_wider or x.size(0) < 2:
+        return
+    for column, values in enumerate(x.detach().double().unbind(dim=1)):
+        lost = (values - values.to(dtype)).abs()
+        if float(panels.largest(lost)) > _LOST * float(panels.spread(values)) > 0.0:
+            number = values[panels.place_of_largest(lost)]
+            name = f"{column}" if names is None else f"'{names[column]}'"
+            warnings.warn(
+                f"the numbers of column {name} differ by too little for single precision, which makes "
+                f"{float(number.to(dtype)):.17g} of {float(number):.17g}; subtract a constant from the column",
+                GCKMWarning,
+                stacklevel=3,
+            )
+            return
 
 
 def to_scipy(x: Tensor) -> Any:

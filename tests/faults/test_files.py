@@ -158,7 +158,17 @@ class TestTargets:
         with pytest.raises(InvalidInputError, match="cannot write"):
             check_writable(tmp_path / "file" / "model.pt")
         check_writable(tmp_path / "model.pt")
+        check_writable(tmp_path / "new" / "newer" / "model.pt")
         assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+    def test_a_link_to_itself_is_refused(self, tmp_path):
+        link, back = tmp_path / "link.pt", tmp_path / "back.pt"
+        link.symlink_to(back)
+        back.symlink_to(link)
+        for write in (check_writable, lambda path: save_tensors({}, path)):
+            with pytest.raises(InvalidInputError, match="a symbolic link that leads back to itself"):
+                write(link)
+        assert link.is_symlink()
 
     @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
     def test_a_full_disk_is_named(self):

@@ -10,6 +10,7 @@ from tests.conftest import make_graph
 from torch_gckm import GCKM, CayleyAdam, GCKMClassifier, GCKMClustering, GCKMConv, SemiSupRKMReadout, Trainer
 from torch_gckm.errors import (
     GCKMError,
+    GCKMWarning,
     GraphMismatchError,
     InvalidInputError,
     InvalidLabelError,
@@ -48,6 +49,34 @@ class TestEqualRows:
         x[40] = x[30]
         model = classifier().fit(x, y)
         assert model.predict(x[[40]]) == model.predict()[30]
+
+    def test_a_row_has_one_answer_whatever_it_is_asked_with(self, graph):
+        x, y = rows_of(graph)
+        x = x.copy()
+        x[40] = x[30]
+        model = classifier().fit(x, y)
+        together = model.predict_proba(x)
+        for rows in (slice(40, 41), slice(30, 41), slice(None, None, -1)):
+            assert np.allclose(model.predict_proba(x[rows]), together[rows])
+
+
+class TestPrecision:
+    def test_digits_that_are_lost_are_told(self, graph):
+        x, y = rows_of(graph)
+        x = np.column_stack([x.astype(np.float64), 1_700_000_000 + np.arange(len(x))])
+        with pytest.warns(GCKMWarning, match="column 8 differ by too little for single precision"):
+            classifier().fit(x, y)
+        data = graph.clone()
+        data.x = torch.from_numpy(x)
+        with pytest.warns(GCKMWarning, match="column 8 differ by too little for single precision"):
+            classifier().fit(data)
+
+    def test_numbers_that_are_too_large_are_refused(self, graph):
+        x, y = rows_of(graph)
+        x = x.astype(np.float64)
+        x[3, 2] = 1e39
+        with pytest.raises(InvalidInputError, match="too large for single precision"):
+            classifier().fit(x, y)
 
 
 class TestEdgeWeights:
@@ -100,6 +129,21 @@ class TestLearnedBandwidths:
             readout.kernel.log_sigma2.fill_(0.5)
         readout(graph.x, graph.y, graph.train_mask)
         assert readout.kernel.log_sigma2.item() == 0.5
+
+    def test_a_model_from_a_file_starts_from_the_given_one(self, graph, tmp_path):
+        model = GCKM(8, (4,), 3, kernel=[RBF(2.0, learnable=True), RBF(3.0, learnable=True)])
+        Trainer(model, steps=2, progress=False).fit(graph)
+        with torch.no_grad():
+            model.readout.kernel.log_sigma2.fill_(1.0)
+            model.solve(graph)
+        model.save(tmp_path / "model.pt")
+        loaded = GCKM.load(tmp_path / "model.pt")
+        assert torch.equal(loaded.scores(), model.scores())
+        assert "sigma2=2.71828" in repr(loaded.readout.kernel)
+        for part in (model, loaded):
+            Trainer(part, steps=0, progress=False).fit(graph)
+        assert loaded.readout.kernel.log_sigma2.item() == pytest.approx(math.log(3.0))
+        assert torch.equal(loaded.scores(), model.scores())
 
     def test_given_ones_stay(self):
         kernel = RBF(2.0) + RBF(3.0, learnable=True)

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch_geometric.utils import coalesce, to_undirected
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
-from torch_gckm.layouts import from_scipy
+from torch_gckm.layouts import from_scipy, warn_of_lost_digits
 from torch_gckm.memory import require_memory
 from torch_gckm.panels import check_finite
 
@@ -79,12 +79,14 @@ def read_features(path: Path, others: Sequence[Path] = (), known: Sequence[str] 
         if not all(cell and math.isfinite(float(cell)) for cell in cells[1:]):
             raise InvalidInputError(f"{path}, line {number}: a value is missing or infinite; fill it, or drop the node")
     with np.errstate(over="ignore"):  # Looked for below.
-        values = np.array([[float(cell) for cell in cells[1:]] for _, cells in lines]).astype(np.float32)
+        wide = np.array([[float(cell) for cell in cells[1:]] for _, cells in lines])
+        values = wide.astype(np.float32)
     if not np.isfinite(values).all():
         place = int((~np.isfinite(values)).any(axis=1).argmax())
         raise InvalidInputError(
             f"{path}, line {lines[place][0]}: a value is too large for single precision; rescale it"
         )
+    warn_of_lost_digits(torch.from_numpy(wide), torch.float32, None if heading is None else heading[1:])
     table = FeatureTable([cells[0] for _, cells in lines], torch.from_numpy(values))
     if heading is not None:
         twice = len(set(heading[1:])) < width - 1
@@ -243,23 +245,17 @@ def _from_numpy(path: Path) -> Tensor:
                     matrix.check_format(full_check=True)
                     return from_scipy(matrix)
                 array = content[_only_one(content.files, path)]
-        x = torch.from_numpy(np.array(_real(array, path), dtype=np.float32))
-    except (
-        ValueError,
-        EOFError,
-        KeyError,
-        OSError,
-        NotImplementedError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+        with np.errstate(over="ignore"):  # Looked for below.
+            x = torch.from_numpy(np.array(_real(array, path), dtype=np.float32))
+    except _UNREADABLE as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{path} holds no matrix of numbers: {error}") from error
     if x.dim() != 2:
         raise InvalidInputError(f"{path} holds an array of shape {tuple(x.shape)}; a row for every node is needed")
     check_finite(x, str(path))
+    if array.dtype != np.float32:
+        warn_of_lost_digits(torch.from_numpy(np.array(array, dtype=np.float64)), torch.float32)
     return x
 
 

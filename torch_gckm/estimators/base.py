@@ -20,6 +20,7 @@ from torch_gckm import errors
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.inputs import join, neighbour_graph, places_among, to_matrix, to_tensor
 from torch_gckm.graph import graph_of
+from torch_gckm.layouts import warn_of_lost_digits
 from torch_gckm.nn import GCKM, KernelLayers
 
 # With more channels, the last directions of a small kernel matrix are noise, and new nodes land anywhere along them.
@@ -120,8 +121,17 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _check(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         """Rows, and perhaps labels, as scikit-learn checks them; at least two rows for a fit."""
-        options = {"accept_sparse": "csr", "dtype": np.float32, "ensure_min_samples": 2 if reset else 1}
-        return validate_data(self, to_matrix(X), to_matrix(y), reset=reset, **options)
+        options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_min_samples": 2 if reset else 1}
+        checked = validate_data(self, to_matrix(X), to_matrix(y), reset=reset, **options)
+        x, *rest = checked if isinstance(checked, tuple) else (checked,)
+        if reset and isinstance(x, np.ndarray):
+            names = getattr(self, "feature_names_in_", None)
+            warn_of_lost_digits(torch.from_numpy(x), torch.float32, None if names is None else list(names))
+        with np.errstate(over="ignore"):
+            x = x.astype(np.float32, copy=False)
+        if not np.isfinite(x.data if scipy.sparse.issparse(x) else x).all():
+            raise InvalidInputError("X contains a value too large for single precision; rescale it")
+        return (x, *rest) if rest else x
 
     def _answer(self, values: Tensor) -> Any:
         """As the fit was given, a tensor or an array."""

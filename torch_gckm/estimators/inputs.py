@@ -66,10 +66,10 @@ def places_among(x: Matrix, known: Matrix, *, are_nodes: bool = False) -> NDArra
     """Where each row occurs among known ones (the first time), -1 where it does not, ``[m]``.
 
     If known rows ``are_nodes`` of a given graph, equal ones have different neighbours: raise if it is not clear which
-    of them a row is.
+    of them a row is. In the matrix of all of them, each is itself.
     """
     keys, known_keys = _keys(x), _keys(known)
-    if keys == known_keys:  # Also if rows occur twice, each is itself.
+    if are_nodes and keys == known_keys:
         return np.arange(len(keys))
     places = dict(zip(reversed(known_keys), reversed(range(len(known_keys))), strict=True))
     if are_nodes and len(places) < len(known_keys):

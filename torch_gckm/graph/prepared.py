@@ -18,7 +18,7 @@ from torch_gckm.graph.edges import graph_of
 from torch_gckm.graph.propagation import Propagation
 from torch_gckm.graph.topology import Topology, matrix_identity
 from torch_gckm.kernels import DenseFeatures, Features, SparseFeatures, as_rows
-from torch_gckm.layouts import prefers_sparse, scale_columns, scale_rows, to_csr
+from torch_gckm.layouts import prefers_sparse, scale_columns, scale_rows, to_csr, warn_of_lost_digits
 
 Normalize = Literal["l2", "columns"] | None
 Identity = tuple[int, ...]
@@ -101,6 +101,7 @@ class PreparedGraph:
     def __init__(self, x: Tensor, topology: Topology, scaling: Scaling, dtype: torch.dtype) -> None:
         if dtype not in (torch.float32, torch.float64):
             raise InvalidInputError(f"models compute in float32 or float64, not in {dtype}; call model.float()")
+        warn_of_lost_digits(x, dtype)
         self.given, self.topology, self.scaling, self.dtype = x.to(dtype), topology, scaling, dtype
         self.x: Tensor = scaling(self.given)
         self._is_callers = self.x is x  # Who may write to it.

@@ -137,8 +137,8 @@ class LeafKernel(Kernel):
     def _diagonal(self, a: Features) -> Tensor: ...
 
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments as plain values, here those about hyperparameters."""
-        values = {name: "auto" if self.automatic else self._number(name) for name in self._hyperparameters}
+        """The constructor's arguments as plain values, here those about hyperparameters; not what was learned since."""
+        values = dict.fromkeys(self._hyperparameters, "auto" if self.automatic else self._start)
         return {**values, "learnable": self.learnable, "scale": self.scale} if values else {}
 
     def evaluate(self, a: Rows, b: Rows) -> Tensor:
@@ -170,7 +170,9 @@ class LeafKernel(Kernel):
             self._unset |= {name} if self.automatic else set()
 
     def extra_repr(self) -> str:
-        shown = {k: v for k, v in self.arguments().items() if v is not False and not (k == "scale" and v == 1.0)}
+        given = {} if self.automatic else {name: self._number(name) for name in self._hyperparameters}
+        values = {**self.arguments(), **given}
+        shown = {k: v for k, v in values.items() if v is not False and not (k == "scale" and v == 1.0)}
         text = ", ".join(f"{k}={v:.6g}" if isinstance(v, float) else f"{k}={v!r}" for k, v in shown.items())
         on = "" if self.view == DEFAULT_VIEW else f".on({self.view!r})"
         return f"{type(self).__name__}({text}){on}"
