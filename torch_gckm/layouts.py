@@ -1,5 +1,6 @@
 """Matrices in other layouts: CSR tensors, SciPy's sparse matrices, NumPy arrays."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +41,8 @@ def warn_of_lost_digits(x: Tensor, dtype: torch.dtype, names: Sequence[str] | No
         return
     for column, values in enumerate(x.detach().double().unbind(dim=1)):
         lost = (values - values.to(dtype)).abs()
-        if float(panels.largest(lost)) > _LOST * float(panels.spread(values)) > 0.0:
+        most, spread = float(panels.largest(lost)), float(panels.spread(values))
+        if math.inf > most > _LOST * spread > 0.0:  # An overflow is an error elsewhere.
             number = values[panels.place_of_largest(lost)]
             name = f"{column}" if names is None else f"'{names[column]}'"
             warnings.warn(

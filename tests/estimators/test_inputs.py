@@ -61,7 +61,8 @@ def test_rows_are_found_again(as_kind):
     known = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0]], dtype=np.float32)
     asked = np.array([[2.0, -0.0], [0.0, 1.0], [1.0, 0.0]], dtype=np.float32)
     assert places_among(as_kind(asked), as_kind(known)).tolist() == [1, 0, -1]
-    assert places_among(as_kind(known), as_kind(known)).tolist() == [0, 1, 2]
+    assert places_among(as_kind(known), as_kind(known)).tolist() == [0, 1, 0]
+    assert places_among(as_kind(known), as_kind(known), are_nodes=True).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("matrix", [LINE, scipy.sparse.csr_matrix(LINE)])

@@ -124,9 +124,9 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_min_samples": 2 if reset else 1}
         checked = validate_data(self, to_matrix(X), to_matrix(y), reset=reset, **options)
         x, *rest = checked if isinstance(checked, tuple) else (checked,)
-        if reset and isinstance(x, np.ndarray):
+        if reset and isinstance(x, np.ndarray) and x.dtype != np.float32:
             names = getattr(self, "feature_names_in_", None)
-            warn_of_lost_digits(torch.from_numpy(x), torch.float32, None if names is None else list(names))
+            warn_of_lost_digits(torch.tensor(x), torch.float32, None if names is None else list(names))
         with np.errstate(over="ignore"):
             x = x.astype(np.float32, copy=False)
         if not np.isfinite(x.data if scipy.sparse.issparse(x) else x).all():
