@@ -36,7 +36,7 @@ from torch_gckm.nn import GCKM, LayerSettings, ModelSettings, PropagationSetting
 from torch_gckm.readout import class_similarity
 from torch_gckm.select.portfolio import PORTFOLIO, SHARE_OF_SMOOTH, SMOOTH_FROM, smoothness
 from torch_gckm.select.search import ROUGH as COARSE
-from torch_gckm.select.space import direction_kernel
+from torch_gckm.select.space import Space, direction_kernel
 from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, Trial, quiet
 from torch_gckm.train.labelling import Labelling
 
@@ -44,10 +44,11 @@ DATASETS = (
     "cora", "citeseer", "cora_ml", "photo", "pubmed", "chameleon", "squirrel", "actor", "wisconsin", "minesweeper",
     "reed98",
 )  # fmt: skip
-LABELS, SPLITS = (1, 2, 5, 20), (1000, 1001)
+LABELS, SPLITS = (1, 2, 5, 20), (1000, 1001, 1002)
 TEST_NODES = 1000  # Of every cell, for comparing settings.
 LENGTH = 48  # Settings of the list.
 BEST = 3  # So many good ones should be in it for every cell.
+RANDOM = 240  # Candidates that are drawn from the space of a search.
 
 Width = float | None  # The relative squared bandwidth of an RBF kernel; None: the kernel compares directions only.
 Readout = tuple[Width, float, float]  # Bandwidth, eta, lambda2.
@@ -59,7 +60,10 @@ READOUTS = ((10.0, 1.05, 0.1), (2.0, 1.05, 0.1), (10.0, 1.01, 1.0))
 
 
 def candidates() -> list[ModelSettings]:
-    """Models without layers, with one and with two, over scalings, propagations, powers, kernels and readouts."""
+    """Models without layers, with one and with two, over scalings, propagations, powers, kernels and readouts.
+
+    Some on a grid, and random ones. All weigh classes alike.
+    """
     draw = random.Random(0)
     entries: list[Any] = list(itertools.product(NORMALIZE, HOPS, READOUTS))
     one = list(itertools.product((1.0, 10.0), (32, 128), (0.5, 1.0)))
@@ -75,7 +79,16 @@ def candidates() -> list[ModelSettings]:
         for channels in (32, 128):
             layer = (hops, None, channels, draw.choice((0.5, 1.0)))
             entries.append((normalize, (layer,), draw.choice(READOUTS)))
-    return [settings_of(*entry) for entry in entries]
+    return [settings_of(*entry) for entry in entries] + random_settings()
+
+
+def random_settings() -> list[ModelSettings]:
+    """Settings as a search draws them, of two seeds in turn, so that those that share layers are neighbours."""
+    space = Space(directions=("in",), class_weight=("balanced",))
+    starts = range(0, RANDOM // 2, space.readouts)
+    return [
+        space.setting(start + number, seed) for start in starts for seed in (0, 1) for number in range(space.readouts)
+    ]
 
 
 def settings_of(normalize: Normalize, body: Any, readout: Readout) -> ModelSettings:

@@ -257,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     for searching, budget in ((to_fit, 10.0), (to_search, 10.0), (to_demo, 10.0)):
         group = searching.add_argument_group("the search")
         group.add_argument("--budget", type=float, default=budget, metavar="SECONDS", help=f"{budget:g}; 0: no limit")
-        group.add_argument("--max-settings", type=int, metavar="N", help="with --budget 0 the same result every time")
+        group.add_argument("--max-settings", type=int, metavar="N", help="the number of settings to try (default: 48)")
         group.add_argument("--checkpoint", type=Path, metavar="FILE", help="keep what was tried; go on if it is there")
         group.add_argument("--quiet", action="store_true", help="no progress bar")
     for reading in (to_fit, to_predict, to_search, to_embed, to_cluster):

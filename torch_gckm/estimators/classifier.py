@@ -36,7 +36,8 @@ _FEW_SETTINGS = 20
 class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     """Classifies the nodes of a graph, or the rows of a matrix, from a few labels.
 
-    It searches for the settings that predict withheld labels best, so it needs no validation set, and combines them.
+    It tries settings that did well on other graphs and combines those that predict withheld labels best, so it needs
+    no validation set.
 
     .. code-block:: python
 
@@ -52,10 +53,11 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     prediction for a row does not depend on the others. After a fit to arrays predictions are arrays, else tensors.
 
     Args:
-        search: ``"auto"`` searches the default space, a :class:`~torch_gckm.select.Space` another one;
-            ``None`` only tries twice as many settings as it combines, those that did best on other graphs.
-        budget: The time to search for, in seconds; ``None`` for no limit.
-        max_settings: The number of settings to try; ``None`` for no limit.
+        search: ``"auto"`` tries settings that did well on other graphs, ``None`` only the first of them, twice as many
+            as are combined; a :class:`~torch_gckm.select.Space` has random ones.
+        budget: The time after which no further setting is begun, in seconds; ``None`` for no limit.
+        max_settings: The number of settings to try. With ``"auto"``, random ones follow those that did well on other
+            graphs if there are not as many; by default there are no random ones.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
         members: How many of the best settings are combined.
         self_training: Whether they also learn from the classes of nodes that they are sure of.

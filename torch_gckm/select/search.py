@@ -45,23 +45,24 @@ def search(
 ) -> SearchResult:
     """Try settings on a graph with a few labels and rank them; no other choice is needed.
 
-    First come those that did well on other graphs, see :mod:`torch_gckm.select.portfolio`, then random ones; with a
-    ``space`` other than the default one, random ones only. Every setting is a whole model at step 0: kernel PCA and one
-    linear solve. Settings that share their first layers share the work. A setting that fails, or whose readout is
-    ill-posed, is recorded and passed over.
+    By default these are settings that did well on other graphs, see :mod:`torch_gckm.select.portfolio`; if more are
+    asked for by ``max_settings``, random ones follow. With a ``space`` other than the default one there are random ones
+    only. Every setting is a whole model at step 0: kernel PCA and one linear solve. Settings that share their first
+    layers share the work. A setting that fails, or whose readout is ill-posed, is recorded and passed over.
 
     .. code-block:: python
 
-        result = search(data, budget=60)
+        result = search(data)
         result.ensemble().predict()
 
     Args:
         data: Features ``x``, edges, labels ``y`` (-1: unknown) and ``train_mask``.
         space: The settings to draw from at random; by default the default :class:`Space`, after the portfolio.
-        budget: The time to search for, in seconds; ``None`` for no limit.
+        budget: The time after which no further setting is begun, in seconds; ``None`` for no limit.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
-        seed: The same seed draws the same settings; with ``max_settings`` as the only limit, it finds the same result.
-        max_settings: The number of settings to try; ``None`` for no limit.
+        seed: The same seed draws the same random settings.
+        max_settings: The number of settings to try; by default those of the portfolio. A space of your own has no end:
+            there, ``None`` means no limit but the time.
         num_classes: The number of classes; by default one more than the largest label.
         split: The column to use of masks ``[n, splits]``.
         gram: How to represent kernel matrices. ``"auto"`` ranks settings by matrices of a lower rank than those
@@ -71,8 +72,6 @@ def search(
         progress: Show a progress bar.
         checkpoint: A file to write all trials to, now and then; an existing one is continued.
     """
-    if budget is None and max_settings is None:
-        raise InvalidInputError("give a 'budget' in seconds, 'max_settings', or both")
     for name, limit in (("budget", budget), ("max_settings", max_settings)):
         if limit is not None and (not isinstance(limit, int | float) or not limit > 0):
             raise InvalidInputError(f"'{name}' must be a positive number, got {limit!r}")
@@ -80,8 +79,11 @@ def search(
         raise InvalidInputError(f"'workers' must be positive, got {workers}")
     evaluator = evaluator_for(data, num_classes, gram, split)
     is_default = space is None or replace(space, directions=None) == Space()
+    if budget is None and max_settings is None and not is_default:
+        raise InvalidInputError("a space has no end: give a 'budget' in seconds, 'max_settings', or both")
     space = (space or Space()).on_graph(data)
     first = portfolio(evaluator.fits.graphs, space.main_direction) if is_default else []
+    max_settings = len(first) if is_default and max_settings is None else max_settings
     result = SearchResult(evaluator, Ranking.of(criterion, evaluator.labels, [promise for _, promise in first]), [])
     tried_first = [[setting.to_dict(), promise] for setting, promise in first]
     identity = {"seed": seed, "portfolio": tried_first, **search_identity(evaluator, space, gram)}
