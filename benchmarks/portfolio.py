@@ -198,8 +198,11 @@ def withheld(measures: dict[str, float]) -> float:
     return math.exp(measures["leave_one_out_loss"] if math.isnan(loss) else loss)
 
 
-def cover(cells: list[Cell], length: int = LENGTH) -> list[int]:
-    """Settings in the order in which they raise the mean of the best ones in every cell; every graph counts alike."""
+def cover(cells: list[Cell], length: int = LENGTH, among: int | None = None) -> list[int]:
+    """Settings in the order in which they raise the mean of the best ones in every cell; every graph counts alike.
+
+    They are chosen ``among`` the first so many candidates, by default all.
+    """
     share = np.array([1 / sum(other.dataset == cell.dataset for other in cells) for cell in cells])
     worth = np.array([cell.worth for cell in cells])
     best, chosen = np.full((len(cells), BEST), -1.0), list[int]()
@@ -207,6 +210,7 @@ def cover(cells: list[Cell], length: int = LENGTH) -> list[int]:
         with_each = np.concatenate([np.repeat(best[:, None], worth.shape[1], axis=1), worth[:, :, None]], axis=2)
         gain = share @ np.sort(with_each, axis=2)[:, :, 1:].mean(axis=2)
         gain[chosen] = -np.inf
+        gain[len(gain) if among is None else among :] = -np.inf
         chosen.append(int(gain.argmax()))
         best = np.sort(np.column_stack([best, worth[:, chosen[-1]]]), axis=1)[:, 1:]
     return chosen
@@ -236,16 +240,16 @@ def choose(cells: list[Cell], path: Path) -> None:
     path.write_text("".join(lines))
 
 
-def rank(cells: list[Cell], mistaken: bool = False) -> None:
+def rank(cells: list[Cell], mistaken: bool = False, among: int | None = None) -> None:
     """Accuracy by labels per class and by graph, of lists that were chosen without the graph.
 
-    ``mistaken`` takes smooth graphs for others, and the other way round.
+    ``mistaken`` takes smooth graphs for others, and the other way round; ``among`` is that of :func:`cover`.
     """
     sizes, priors = (4, 8, 12, 20), (0.0, 3.0, 6.0, 12.0, math.inf)
     table: dict[Any, list[float]] = {}
     for name in sorted({cell.dataset for cell in cells}):
         others = [cell for cell in cells if cell.dataset != name]
-        numbers = cover(others)
+        numbers = cover(others, among=among)
         for cell in (cell for cell in cells if cell.dataset == name):
             tried = [number for number in numbers if cell.valid[number]]
             promised = standardised(mixed(others, cell.smooth != mistaken)[tried])
@@ -271,6 +275,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("measure", "choose", "rank"))
     parser.add_argument("--mistaken", action="store_true", help="rank as if smooth graphs were others, and vice versa")
+    parser.add_argument("--grid", action="store_true", help="rank lists that were chosen without random settings")
     parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
     parser.add_argument("--datasets", nargs="*", default=list(DATASETS))
     parser.add_argument("--without", nargs="*", default=[], help="graphs that have no say")
@@ -285,7 +290,10 @@ def main() -> None:
         return
     known = [Cell(path) for path in sorted(args.folder.glob("*.npz"))]
     known = [cell for cell in known if cell.dataset in args.datasets and cell.dataset not in args.without]
-    choose(known, args.list) if args.what == "choose" else rank(known, args.mistaken)
+    if args.what == "choose":
+        choose(known, args.list)
+    else:
+        rank(known, args.mistaken, len(candidates()) - RANDOM if args.grid else None)
 
 
 if __name__ == "__main__":

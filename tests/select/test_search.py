@@ -9,6 +9,7 @@ from tests.select.helpers import SMALL, quick
 from torch_gckm import Trainer
 from torch_gckm.errors import GraphMismatchError, InvalidInputError, NotFittedError
 from torch_gckm.select import search
+from torch_gckm.select.portfolio import PORTFOLIO
 from torch_gckm.select.trial import Evaluator
 
 
@@ -37,7 +38,14 @@ class TestSearch:
     def test_budget_in_seconds(self, graph):
         assert 0 < len(search(graph, SMALL, budget=0.3, progress=False)) < 200
         with pytest.raises(InvalidInputError, match="budget"):
-            search(graph, budget=None)
+            search(graph, SMALL, budget=None)
+
+    def test_by_default_it_ends_with_the_portfolio(self, graph):
+        result = search(graph, budget=None, progress=False, workers=1)
+        assert len(result) == len(PORTFOLIO.read_text().splitlines())
+        assert len(result.ranking.promises) == len(result)
+        more = search(graph, budget=None, max_settings=len(result) + 2, progress=False, workers=1)
+        assert [trial.setting for trial in more.trials[:-2]] == [trial.setting for trial in result.trials]
 
     def test_resumes_where_it_stopped(self, graph, tmp_path):
         file = tmp_path / "search.pt"
