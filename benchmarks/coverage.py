@@ -41,7 +41,7 @@ def fixed_model(name: str, root: str | None) -> tuple[Data, GCKM]:
     data = load(name, root)
     kind, hops = ("gcn", 2) if name in ("chameleon", "squirrel") else ("ssgc", 16)
     kernels = [RBF(), RBF(scale=10.0)]
-    options = {"aggregation": kind, "hops": hops, "eta": [1.0, 1.05], "normalize": "l2"}
+    options: dict[str, Any] = {"aggregation": kind, "hops": hops, "eta": [1.0, 1.05], "normalize": "l2"}
     model = GCKM(data.num_features, 32, int(data.y.max()) + 1, kernel=kernels, **options)
     with torch.no_grad():
         model.initialize(data)

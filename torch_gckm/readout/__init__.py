@@ -1,6 +1,6 @@
 """The semi-supervised readout: targets, the linear system and its solutions, leave-out scores, p-values."""
 
-from torch_gckm.readout.conformal import Machine, p_values, sets_of
+from torch_gckm.readout.conformal import Machine, label_weights, p_values, sets_of
 from torch_gckm.readout.problem import (
     ReadoutProblem,
     ReadoutSolution,
@@ -27,6 +27,6 @@ from torch_gckm.readout.updates import AddedLabels, step_of
 __all__ = [
     "AddedLabels", "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "Machine", "ReadoutProblem",
     "ReadoutSolution", "Targets", "class_codes", "class_similarity", "count_classes", "decode", "dual_objective",
-    "known_codes", "labels_of", "p_values", "pick_mask", "places_of", "sets_of", "solve", "step_of", "withhold_groups",
-    "withhold_one"
+    "known_codes", "label_weights", "labels_of", "p_values", "pick_mask", "places_of", "sets_of", "solve", "step_of",
+    "withhold_groups", "withhold_one"
 ]  # fmt: skip

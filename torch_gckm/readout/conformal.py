@@ -60,7 +60,7 @@ def p_values(
         seed: The seed of the random numbers, one per node.
     """
     count, labels = machines[0].codes.size(0), classes[classes >= 0]
-    weights = [_weights(machine.solution, classes, count) for machine in machines]
+    weights = [_exchangeable_weights(machine.solution, classes, count) for machine in machines]
     added = [AddedLabels(machine.solution, machine.directions[labels]) for machine in machines]
     chance = panels.random_order(classes.numel(), seed).double().to(classes.device)
     result = torch.nn.functional.one_hot(classes.clamp(min=0), count).double()
@@ -91,14 +91,21 @@ def sets_of(p: Tensor, coverage: float) -> Tensor:
     return p > 1.0 - coverage + 1e-9  # 1 - 0.9 is a little less than 0.1, which 2 of 20 ranks may be.
 
 
-def _weights(solution: ReadoutSolution, classes: Tensor, count: int) -> Tensor:
-    """The weight of a label of every class, ``[num_classes]``; the mean for classes without a label."""
+def label_weights(solution: ReadoutSolution, classes: Tensor, count: int) -> Tensor:
+    """The mean weight of the labels of every class, ``[num_classes]``; the mean of all for classes without a label."""
     index = panels.rows_where(classes >= 0)
-    weight, labels = solution.problem.weight[index].double(), classes[index]
-    each = panels.sums_by(labels, weight, count) / panels.counts(labels, count)
-    if not panels.holds_everywhere((weight - each[labels]).abs() <= 1e-5 * weight):
+    sums = panels.sums_by(classes[index], solution.problem.weight[index].double(), count)
+    each = sums / panels.counts(classes[index], count)
+    return torch.where(each.isnan(), each.nanmean(), each)
+
+
+def _exchangeable_weights(solution: ReadoutSolution, classes: Tensor, count: int) -> Tensor:
+    """The weight of a label of every class, which all of its labels must have."""
+    index, each = panels.rows_where(classes >= 0), label_weights(solution, classes, count)
+    weight = solution.problem.weight[index].double()
+    if not panels.holds_everywhere((weight - each[classes[index]]).abs() <= 1e-5 * weight):
         raise InvalidInputError(
             "prediction sets need labels that could be exchanged, but those of one class have different weights; "
             "use a boolean train_mask"
         )
-    return torch.where(each.isnan(), each.nanmean(), each)
+    return each

@@ -18,10 +18,11 @@ from torch_gckm.nn.fits import ReadoutFit
 from torch_gckm.nn.prediction_sets import PredictsSets, machine_of
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
 from torch_gckm.nn.settings import model_from_content
-from torch_gckm.readout import Machine, Targets, class_similarity
+from torch_gckm.readout import Machine, Targets, class_similarity, label_weights
 from torch_gckm.select.inductive_ensemble import FORMAT, Calibration, InductiveEnsemble
+from torch_gckm.select.look_ahead import look_ahead
 from torch_gckm.select.trial import FIT_ERRORS, quiet
-from torch_gckm.select.unlabelled import embedding_of, suggest, with_sure_nodes
+from torch_gckm.select.unlabelled import check_count, with_sure_nodes
 from torch_gckm.select.withheld import (
     calibrate,
     check_well_posed,
@@ -96,17 +97,28 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     ) -> Tensor:
         """For every node of the fitted graph the classes that cannot be excluded, boolean ``[n, num_classes]``.
 
-        See :meth:`SemiSupRKMReadout.predict_set <torch_gckm.SemiSupRKMReadout.predict_set>`, with two differences.
-        Members are solved again for the given labels, without those of self-training, and their scores averaged; labels
-        keep their weights, and a further label has the weight of its class. And the coverage is not guaranteed: the
-        labels have chosen the members. The documentation has the coverage that was measured.
+        As :meth:`GCKM.predict_set <torch_gckm.GCKM.predict_set>`, with two differences. Members are solved for the
+        given labels only, which keep their weights; a further one has that of its class. And the coverage is not
+        guaranteed, as the labels have chosen the members; the documentation has what was measured.
         """
         return super().predict_set(coverage, per_class=per_class, randomize=randomize, seed=seed)
 
+    @torch.no_grad()
     def suggest(self, count: int = 10) -> Tensor:
-        """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``; see :func:`suggest`."""
-        embeddings = [embedding_of(model) for model in self.members]
-        return suggest(self.predict_proba(), embeddings, self.labelled, count)
+        """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``, the best first.
+
+        Those after whose labels the least error is expected, by the member that agrees most with the ensemble; see
+        :mod:`torch_gckm.select.look_ahead`.
+        """
+        probabilities, given = self.predict_proba(), self._given()
+        free = ~given.is_labelled
+        check_count(count, panels.count(free))
+        agreement = [panels.count(part.argmax(dim=1) == probabilities.argmax(dim=1)) for part in self._similarities()]
+        machine = machine_of(self.members[agreement.index(max(agreement))].readout)
+        weight = label_weights(machine.solution, given.classes, self.out_channels)
+        certainty = float(panels.mean(probabilities[free].amax(dim=1)))
+        temperature = temperature_of((machine.solution.scores @ machine.directions.t())[free], certainty)
+        return look_ahead(machine, probabilities, self.labelled, weight, count, temperature)
 
     def self_train(
         self, data: Data, *, confidence: float = 0.8, strength: float = 10.0, rounds: int = 2, split: int | None = None
