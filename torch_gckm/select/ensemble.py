@@ -97,9 +97,9 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     ) -> Tensor:
         """For every node of the fitted graph the classes that cannot be excluded, boolean ``[n, num_classes]``.
 
-        As :meth:`GCKM.predict_set <torch_gckm.GCKM.predict_set>`, with two differences. Members are solved for the
-        given labels only, which keep their weights; a further one has that of its class. And the coverage is not
-        guaranteed, as the labels have chosen the members; the documentation has what was measured.
+        See :meth:`PredictsSets.predict_set <torch_gckm.nn.prediction_sets.PredictsSets.predict_set>`. But members are
+        solved for the given labels only, which keep their weights; a further one has that of its class.
+        And the coverage is not guaranteed, as the labels have chosen the members; the documentation has measured ones.
         """
         return super().predict_set(coverage, per_class=per_class, randomize=randomize, seed=seed)
 
