@@ -34,9 +34,8 @@ print(f"ROC-AUC           {100 * roc_auc(classifier.predict_proba(), data.y, fre
 
 sets = classifier.predict_set(coverage=args.coverage)
 held, size = sets[free].gather(1, data.y[free].unsqueeze(1)), sets[free].sum(dim=1)
-print(
-    f"\nsets hold the class of {100 * held.double().mean():.1f} % of the nodes; {100 * args.coverage:g} % were asked for"
-)
+share = 100 * held.double().mean()
+print(f"\nsets hold the class of {share:.1f} % of the nodes; {100 * args.coverage:g} % were asked for")
 spread = 100 * (args.coverage * (1 - args.coverage) / args.labels) ** 0.5
 print(f"(so many labels: other draws of them differ by about {spread:.0f} points)")
 for number in range(sets.size(1) + 1):
