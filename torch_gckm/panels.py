@@ -191,6 +191,17 @@ def place_of_largest(x: Tensor) -> Tensor:
     return x.argmax()
 
 
+def lowest(x: Tensor, number: int) -> Tensor:
+    """The rows of the smallest entries of ``[n]``, at most so many, in increasing order of them. R(number)."""
+    return x.argsort(stable=True)[:number]
+
+
+def mean_ranks(x: Tensor) -> Tensor:
+    """The rank of every entry of ``[n]`` from 1 on; equal ones share the mean of theirs. R(n log n): a sort."""
+    _, group, size = x.unique(return_inverse=True, return_counts=True)
+    return (size.cumsum(dim=0) - (size - 1) / 2.0).double()[group]
+
+
 def count(mask: Tensor) -> int:
     """How many entries are true, or not zero. R(1)."""
     return int(torch.count_nonzero(mask))

@@ -264,3 +264,20 @@ def test_sparse_rows_are_as_good_as_dense_ones():
         GCKMClassifier(search=None).fit(x, y, edge_index=edges).predict_proba() for x in (X, csr_matrix(X))
     )
     np.testing.assert_allclose(dense, sparse, atol=1e-3)
+
+
+def test_prediction_sets_have_the_type_of_the_fit(graph, blobs, few):
+    fitted = classifier().fit(graph)
+    sets = fitted.predict_set(coverage=0.6)
+    assert sets.dtype == torch.bool
+    assert sets.shape == (60, 3)
+    assert torch.equal(sets, fitted.model_.predict_set(0.6))
+    X, y = blobs
+    names = np.array(NAMES, dtype=object)
+    arrays = classifier().fit(X, np.where(few >= 0, names[few], -1))
+    sets = arrays.predict_set()
+    assert isinstance(sets, np.ndarray)
+    assert sets.shape == (150, 3)
+    held = sets[np.arange(150), np.searchsorted(arrays.classes_, names[y])]
+    assert held[20:].mean() > 0.8
+    assert np.array_equal(arrays.classes_[sets[:20].argmax(axis=1)], names[y[:20]])

@@ -44,6 +44,7 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         classifier = GCKMClassifier(budget=10).fit(data)   # x, edge_index, y and train_mask
         classifier.predict()                               # the class of every node
         classifier.predict_proba()                         # calibrated
+        classifier.predict_set(coverage=0.9)               # the classes that cannot be excluded
         classifier.suggest(10)                             # the nodes to label next
 
     It also takes arrays, as scikit-learn does: ``fit(X, y)`` joins every row to its nearest others, ``fit(X, y,
@@ -170,6 +171,16 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any = None, *, edge_index: Any = None) -> Any:
         """Calibrated probabilities of :attr:`classes_`, ``[n, num_classes]``; see :meth:`predict`."""
         return self._answer(self._ask(X, edge_index))
+
+    def predict_set(
+        self, coverage: float = 0.9, *, per_class: bool = False, randomize: bool = False, seed: int = 0
+    ) -> Any:
+        """The :attr:`classes_` that cannot be excluded for the nodes of the fitted graph, boolean ``[n, num_classes]``.
+
+        About ``coverage`` of the sets hold the class of their node; not guaranteed, as the labels have chosen the
+        settings. See :meth:`GCKMEnsemble.predict_set <torch_gckm.select.GCKMEnsemble.predict_set>`.
+        """
+        return self._answer(self._ensemble().predict_set(coverage, per_class=per_class, randomize=randomize, seed=seed))
 
     def score(
         self,

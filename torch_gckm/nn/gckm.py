@@ -28,12 +28,13 @@ from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.inductive import InductiveGCKM, readout_rows
 from torch_gckm.nn.kernel_layer import check_same_edges
 from torch_gckm.nn.kernel_layers import KernelLayers, per_layer
+from torch_gckm.nn.prediction_sets import PredictsSets
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
 from torch_gckm.nn.settings import ModelSettings, PropagationSettings, load_model, save_model
-from torch_gckm.readout import ClassWeight, CodeLike, Targets, class_similarity, decode
+from torch_gckm.readout import ClassWeight, CodeLike, Machine, Targets, class_similarity, decode
 
 
-class GCKM(KernelLayers):
+class GCKM(PredictsSets, KernelLayers):
     r"""A deep graph convolutional kernel machine: :class:`GCKMConv` layers and a :class:`SemiSupRKMReadout`.
 
     From the `"Unsupervised Neighborhood Propagation Kernel Layers for Semi-supervised Node
@@ -255,6 +256,9 @@ class GCKM(KernelLayers):
         """Class probabilities ``[n, out_channels]``: a softmax over the scores, not calibrated."""
         return class_similarity(self.scores(data), self.readout.known_codes).softmax(dim=1)
 
+    def _machines(self, per_class: bool) -> tuple[list[Machine], Tensor]:
+        return self.readout._machines(per_class)
+
     def inductive(self) -> InductiveGCKM:
         """A copy of the model for other graphs only: landmarks and small matrices, apart from the fitted graph."""
         return copy.deepcopy(self._out_of_sample())
@@ -282,12 +286,7 @@ class GCKM(KernelLayers):
         return "\n".join([*lines, f"readout: {labels}, {readout.kernel!r}, {readout.fit.description}"])
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
-        """Write the model to one file, atomically.
-
-        Args:
-            path: The file.
-            inductive: Write only what new nodes and graphs need, see :meth:`inductive`; with low-rank matrices, little.
-        """
+        """Write the model to one file, atomically; or only what new nodes and graphs need, see :meth:`inductive`."""
         save_model(self.inductive() if inductive else self, path)
 
     @classmethod

@@ -14,10 +14,12 @@ from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_row
 from torch_gckm.nn.extension import write
 from torch_gckm.nn.fits import FittedModule, ReadoutFit
 from torch_gckm.nn.inductive import ReadoutMap
+from torch_gckm.nn.prediction_sets import PredictsSets, check_exchangeable, machine_of
 from torch_gckm.nn.settings import ReadoutSettings
 from torch_gckm.readout import (
     ClassWeight,
     CodeLike,
+    Machine,
     ReadoutProblem,
     Targets,
     class_codes,
@@ -28,7 +30,7 @@ from torch_gckm.readout import (
 )
 
 
-class SemiSupRKMReadout(FittedModule):
+class SemiSupRKMReadout(PredictsSets, FittedModule):
     r"""The semi-supervised restricted kernel machine from the `"Unsupervised Neighborhood Propagation
     Kernel Layers for Semi-supervised Node Classification" <https://arxiv.org/abs/2301.13764>`_ paper.
 
@@ -43,9 +45,8 @@ class SemiSupRKMReadout(FittedModule):
     scores, trains whatever made the features, so this can be the head of any GNN.
 
     .. note::
-        Leave-out scores are exact while the features do not depend on the
-        labels. Once labels have been used to train them, leave-out scores of a
-        hidden layer's machine tell nothing about test accuracy.
+        Leave-out scores are exact while the features do not depend on the labels. Once labels have been used to train
+        them, leave-out scores of a hidden layer's machine tell nothing about test accuracy.
 
     Args:
         in_channels: The number of features of the view ``"h"``.
@@ -158,10 +159,7 @@ class SemiSupRKMReadout(FittedModule):
         return self.solve_on(_own(rows, self.kernel.views), targets)
 
     def solve_on(self, rows: Rows, targets: Targets, landmarks: Tensor | None = None) -> Tensor:
-        """Solve for the scores of all nodes, ``[n, p]``, from features that nobody will write to.
-
-        ``landmarks`` of the kernel matrix were chosen before; ``None`` chooses anew.
-        """
+        """Solve from features that nobody will write to; ``landmarks`` were chosen before, ``None`` chooses anew."""
         if self.fitted is not None:
             self.fitted.forget()  # Its matrices are large: free them before making new ones.
         self.kernel.fit(rows)
@@ -207,8 +205,7 @@ class SemiSupRKMReadout(FittedModule):
         .. math::
             E_B^{\textrm{out}} = (I - G_{BB} L_B / \lambda_2)^{-1} (E_B - G_{BB} L_B C_B / \lambda_2),
 
-        where :math:`E = G S` is the map from labels to scores. It reuses the
-        factorisation of the last solve and is differentiable.
+        where :math:`E = G S` is the map from labels to scores. It reuses the factorisation and is differentiable.
 
         Args:
             groups: Sets of labelled nodes, or a matrix with a set in every row; each set is withheld as a whole.
@@ -224,10 +221,7 @@ class SemiSupRKMReadout(FittedModule):
         return self.fit.leave_one_out()
 
     def leverage(self) -> Tensor:
-        r"""The pull of every label on its own score, :math:`g_i = G_{ii} l_i / \lambda_2`, ``[num_labelled]``.
-
-        A well-posed problem has all of them in :math:`(0, 1)`.
-        """
+        r"""The pull of every label on its own score, :math:`g_i = G_{ii} l_i / \lambda_2`; in (0, 1) if well-posed."""
         return self.fit.leverage()
 
     @torch.no_grad()
@@ -243,6 +237,10 @@ class SemiSupRKMReadout(FittedModule):
     def predict(self, scores: Tensor | None = None) -> Tensor:
         """Classes from scores, by default those of the last solve, ``[n]``."""
         return decode(self.scores if scores is None else scores, self.known_codes)
+
+    def _machines(self, per_class: bool) -> tuple[list[Machine], Tensor]:
+        check_exchangeable(self.class_weight, self.fit.label_weight, per_class)
+        return [machine_of(self)], self.fit.label_class
 
     def settings(self, loss_weight: float = 1.0) -> ReadoutSettings:
         """The settings of the readout; ``loss_weight`` is its weight in the objective of a model."""

@@ -1,5 +1,6 @@
-"""The semi-supervised readout: targets, the linear system and its solutions, leave-out scores."""
+"""The semi-supervised readout: targets, the linear system and its solutions, leave-out scores, p-values."""
 
+from torch_gckm.readout.conformal import Machine, label_weights, p_values, sets_of
 from torch_gckm.readout.problem import (
     ReadoutProblem,
     ReadoutSolution,
@@ -21,9 +22,11 @@ from torch_gckm.readout.targets import (
     labels_of,
     pick_mask,
 )
+from torch_gckm.readout.updates import AddedLabels, step_of
 
 __all__ = [
-    "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "ReadoutProblem", "ReadoutSolution", "Targets",
-    "class_codes", "class_similarity", "count_classes", "decode", "dual_objective", "known_codes", "labels_of",
-    "pick_mask", "places_of", "solve", "withhold_groups", "withhold_one"
+    "AddedLabels", "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "Machine", "ReadoutProblem",
+    "ReadoutSolution", "Targets", "class_codes", "class_similarity", "count_classes", "decode", "dual_objective",
+    "known_codes", "label_weights", "labels_of", "p_values", "pick_mask", "places_of", "sets_of", "solve", "step_of",
+    "withhold_groups", "withhold_one"
 ]  # fmt: skip

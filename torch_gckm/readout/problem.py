@@ -1,7 +1,7 @@
 r"""The readout's linear system: its data, what a solution knows, and what follows from one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,11 +50,16 @@ class ReadoutSolution(ABC):
         return self.problem.eta * (self.scores - self.bias)
 
     @abstractmethod
-    def response(self, index: Tensor) -> Tensor:
-        r"""The block :math:`G_{BB}`, ``[b, b]``, of the symmetric map :math:`E = G S` from labels to scores.
+    def columns(self, index: Tensor) -> Callable[[Tensor], Tensor]:
+        r"""Columns :math:`G_{:B}` of the symmetric map :math:`E = G S` from labels to scores, some rows at a time.
 
-        It reuses the factorisation of the solve: one right-hand side per node.
+        It reuses the factorisation of the solve: one right-hand side per node of :math:`B`, here; what is returned
+        makes ``[r, b]`` of ``r`` rows.
         """
+
+    def response(self, index: Tensor) -> Tensor:
+        r"""The block :math:`G_{BB}`, ``[b, b]``; see :meth:`columns`."""
+        return self.columns(index)(index)
 
     def leverage(self, index: Tensor) -> Tensor:
         r"""The diagonal of :meth:`response`, ``[b]``."""

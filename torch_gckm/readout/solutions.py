@@ -1,6 +1,7 @@
 """The readout's linear system, solved by an exact kernel matrix or by the factor of a low-rank one."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -60,10 +61,10 @@ class ExactSolution(ReadoutSolution):
         self._system = system if system.requires_grad else self._factors[0]
         self.alpha, self.bias, self.scores = self._apply(problem.labels(system.dtype))
 
-    def response(self, index: Tensor) -> Tensor:
+    def columns(self, index: Tensor) -> Callable[[Tensor], Tensor]:
         unit = torch.zeros(self.r.size(0), index.size(0), dtype=self.r.dtype, device=self.r.device)
         unit[index, torch.arange(index.size(0), device=index.device)] = 1.0
-        return self._apply(unit)[2][index]
+        return self._apply(unit)[2].__getitem__
 
     def _apply(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         right = torch.nn.functional.pad(labels, (0, 0, 0, 1))
@@ -150,10 +151,16 @@ class LowRankSolution(ReadoutSolution):
         self.scores = self._t.unsqueeze(1) * (hidden + self.bias + residual.unsqueeze(1) * labels / eta)
         self.alpha = self.r.unsqueeze(1) * self.scores + labels
 
-    def response(self, index: Tensor) -> Tensor:
+    def columns(self, index: Tensor) -> Callable[[Tensor], Tensor]:
         rows = self._t[index].unsqueeze(1) * self._rows(index)
-        block = rows @ solve_with_factors(self._system, self._factors, rows.t())
-        return block + torch.diag(self._t[index] * self._residual[index] / self.problem.eta)
+        solved = solve_with_factors(self._system, self._factors, rows.t())
+        own = self._t[index] * self._residual[index] / self.problem.eta
+
+        def part(nodes: Tensor) -> Tensor:
+            block = (self._t[nodes].unsqueeze(1) * self._rows(nodes)) @ solved
+            return block + torch.where(nodes.unsqueeze(1) == index, own, 0.0)
+
+        return part
 
     def leverage(self, index: Tensor) -> Tensor:
         parts = []

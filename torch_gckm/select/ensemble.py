@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self, cast
 
 import torch
@@ -14,12 +15,14 @@ from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM, InductiveGCKM
 from torch_gckm.nn.fits import ReadoutFit
+from torch_gckm.nn.prediction_sets import PredictsSets, machine_of
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
 from torch_gckm.nn.settings import model_from_content
-from torch_gckm.readout import Targets, class_similarity
+from torch_gckm.readout import Machine, Targets, class_similarity, label_weights
 from torch_gckm.select.inductive_ensemble import FORMAT, Calibration, InductiveEnsemble
+from torch_gckm.select.look_ahead import look_ahead
 from torch_gckm.select.trial import FIT_ERRORS, quiet
-from torch_gckm.select.unlabelled import embedding_of, suggest, with_sure_nodes
+from torch_gckm.select.unlabelled import check_count, with_sure_nodes
 from torch_gckm.select.withheld import (
     calibrate,
     check_well_posed,
@@ -32,7 +35,7 @@ from torch_gckm.train.metrics import accuracy
 _CLEARLY = 2.0  # Standard errors of the share that a guess gets right.
 
 
-class GCKMEnsemble(InductiveEnsemble):
+class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     r"""The mean of several fitted models' class scores, each divided by its spread on the fitted graph.
 
     It predicts, extends to new nodes, saves and loads as a single :class:`~torch_gckm.nn.GCKM` does. Probabilities are
@@ -89,10 +92,33 @@ class GCKMEnsemble(InductiveEnsemble):
         """Calibrated class probabilities ``[n, num_classes]``."""
         return (self.temperature * self.scores(data)).softmax(dim=1)
 
+    def predict_set(
+        self, coverage: float = 0.9, *, per_class: bool = False, randomize: bool = False, seed: int = 0
+    ) -> Tensor:
+        """For every node of the fitted graph the classes that cannot be excluded, boolean ``[n, num_classes]``.
+
+        See :meth:`PredictsSets.predict_set <torch_gckm.nn.prediction_sets.PredictsSets.predict_set>`. But members are
+        solved for the given labels only, which keep their weights; a further one has that of its class.
+        And the coverage is not guaranteed, as the labels have chosen the members; the documentation has measured ones.
+        """
+        return super().predict_set(coverage, per_class=per_class, randomize=randomize, seed=seed)
+
+    @torch.no_grad()
     def suggest(self, count: int = 10) -> Tensor:
-        """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``; see :func:`suggest`."""
-        embeddings = [embedding_of(model) for model in self.members]
-        return suggest(self.predict_proba(), embeddings, self.labelled, count)
+        """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``, the best first.
+
+        Those after whose labels the least error is expected, by the member that agrees most with the ensemble; see
+        :mod:`torch_gckm.select.look_ahead`.
+        """
+        probabilities, given = self.predict_proba(), self._given()
+        free = ~given.is_labelled
+        check_count(count, panels.count(free))
+        agreement = [panels.count(part.argmax(dim=1) == probabilities.argmax(dim=1)) for part in self._similarities()]
+        machine = machine_of(self.members[agreement.index(max(agreement))].readout)
+        weight = label_weights(machine.solution, given.classes, self.out_channels)
+        certainty = float(panels.mean(probabilities[free].amax(dim=1)))
+        temperature = temperature_of((machine.solution.scores @ machine.directions.t())[free], certainty)
+        return look_ahead(machine, probabilities, self.labelled, weight, count, temperature)
 
     def self_train(
         self, data: Data, *, confidence: float = 0.8, strength: float = 10.0, rounds: int = 2, split: int | None = None
@@ -218,6 +244,22 @@ class GCKMEnsemble(InductiveEnsemble):
         chance = 1.0 / self.out_channels
         # As if there were one more member, which agrees by chance.
         self.temperature.fill_(temperature_of(scores, max(chance, (agreement * count + chance) / (count + 1))))
+
+    @torch.no_grad()
+    def _machines(self, per_class: bool) -> tuple[list[Machine], Tensor]:
+        self._require_fit()
+        given = self._given()
+        machines = [machine_of(model.readout, given) for model in self.members]
+        spreads = [panels.spread(part.solution.scores @ part.directions.t()) for part in machines]
+        parts = zip(machines, spreads, strict=True)
+        return [replace(part, spread=max(float(spread), 1e-12)) for part, spread in parts], given.classes
+
+    def _given(self) -> Targets:
+        """The labels that were given, without those of self-training."""
+        fit = self.members[0].readout.fit
+        is_given = torch.zeros_like(fit.label_class, dtype=torch.bool).index_fill(0, self.labelled, True)
+        weight, classes = torch.where(is_given, fit.label_weight, 0.0), torch.where(is_given, fit.label_class, -1)
+        return Targets(weight, classes, self.out_channels)
 
     def _standardise(self) -> None:
         self.spread.copy_(torch.stack([panels.spread(part).clamp(min=1e-12) for part in self._similarities()]))

@@ -70,6 +70,12 @@ def main_directions(features: Features, most: int = 64, seed: int = 0) -> Tensor
     return result
 
 
+def check_count(count: int, candidates: int) -> None:
+    """Refuse to suggest no node, or more than there are without a label."""
+    if not 0 < count <= candidates:
+        raise InvalidInputError(f"can suggest 1 to {candidates} unlabelled nodes, not {count}")
+
+
 @torch.no_grad()
 def suggest(probabilities: Tensor, embeddings: Sequence[Tensor], labelled: Tensor, count: int) -> Tensor:
     """Nodes whose labels would tell most: the model doubts them, and they are far from labelled ones and each other.
@@ -78,9 +84,7 @@ def suggest(probabilities: Tensor, embeddings: Sequence[Tensor], labelled: Tenso
     probabilities ``[n, num_classes]``, and its squared distance to the nearest labelled or suggested node, over
     directions of embeddings, one ``[n, s]`` per model. Returns nodes ``[count]``, the most informative first.
     """
-    candidates = probabilities.size(0) - labelled.numel()
-    if not 0 < count <= candidates:
-        raise InvalidInputError(f"can suggest 1 to {candidates} unlabelled nodes, not {count}")
+    check_count(count, probabilities.size(0) - labelled.numel())
     top = probabilities.topk(2, dim=1).values
     doubt = (1.0 - (top[:, 0] - top[:, 1])).index_fill(0, labelled, -1.0)
     directions = torch.cat([torch.nn.functional.normalize(panels.centred(h), dim=1) for h in embeddings], dim=1)

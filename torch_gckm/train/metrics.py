@@ -12,6 +12,45 @@ def accuracy(predicted: Tensor, y: Tensor, mask: Tensor | None = None) -> float:
     return float(panels.mean(right.double()))  # The mean of nothing is NaN.
 
 
+def balanced_accuracy(predicted: Tensor, y: Tensor, mask: Tensor | None = None) -> float:
+    """The mean over classes of the share of their nodes that is predicted; NaN if there are none.
+
+    Unlike :func:`accuracy` it gains nothing from naming the largest class everywhere. Classes without a node in
+    ``mask`` do not count.
+    """
+    if mask is not None:
+        predicted, y = predicted[mask], y[mask]
+    counts = panels.counts(y)
+    right = panels.sums_by(y, (predicted == y).double(), counts.numel())
+    return float((right / counts)[counts > 0].mean())
+
+
+def roc_auc(scores: Tensor, y: Tensor, mask: Tensor | None = None) -> float:
+    """The area under the ROC curve; the mean over classes, each against all others, if there are more than two.
+
+    It is the chance that a node of a class has a higher score of it than a node of another one; ties count half.
+    Classes that no node of ``mask`` has, or all have, do not count; NaN if there are none.
+
+    Args:
+        scores: Scores or probabilities, ``[n, num_classes]``; for two classes also those of the second alone, ``[n]``.
+        y: Classes, ``[n]``.
+        mask: The nodes to look at, by default all.
+    """
+    scores = torch.stack([-scores, scores], dim=1) if scores.dim() == 1 else scores
+    if mask is not None:
+        scores, y = scores[mask], y[mask]
+    areas = []
+    for number in range(1, 2) if scores.size(1) == 2 else range(scores.size(1)):
+        own = y == number
+        # For two classes their difference, whatever the scores add up to.
+        values = scores[:, 1] - scores[:, 0] if scores.size(1) == 2 else scores[:, number]
+        inside, outside = panels.count(own), panels.count(~own)
+        if inside and outside:
+            wins = panels.total(panels.mean_ranks(values.double())[own]) - inside * (inside + 1) / 2
+            areas.append(float(wins) / (inside * outside))
+    return sum(areas) / len(areas) if areas else float("nan")
+
+
 def cosine_score(scores: Tensor, codes: Tensor, mask: Tensor | None = None) -> float:
     r"""How closely scores point at class codes; needs no labels.
 
