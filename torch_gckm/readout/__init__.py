@@ -21,9 +21,11 @@ from torch_gckm.readout.targets import (
     labels_of,
     pick_mask,
 )
+from torch_gckm.readout.values import VALUES, RealTargets, check_classes, check_values, is_values, kind_of_targets
 
 __all__ = [
-    "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "ReadoutProblem", "ReadoutSolution", "Targets",
-    "class_codes", "class_similarity", "count_classes", "decode", "dual_objective", "known_codes", "labels_of",
-    "pick_mask", "places_of", "solve", "withhold_groups", "withhold_one"
+    "VALUES", "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "ReadoutProblem", "ReadoutSolution",
+    "RealTargets", "Targets", "check_classes", "check_values", "class_codes", "class_similarity", "count_classes",
+    "decode", "dual_objective", "is_values", "kind_of_targets", "known_codes", "labels_of", "pick_mask", "places_of",
+    "solve", "withhold_groups", "withhold_one"
 ]  # fmt: skip

@@ -48,7 +48,10 @@ class Targets:
         y = y.squeeze(-1) if y.dim() == 2 and y.size(1) == 1 else y
         if y.shape != (num_nodes,) or y.is_floating_point() or y.dtype == torch.bool:
             given = f"{y.dtype} {tuple(y.shape)}"
-            raise InvalidLabelError(f"'y' must hold an integer class for each of the {num_nodes} nodes, got {given}")
+            hint = "real targets need a readout with code='values', or a GCKMRegressor"
+            raise InvalidLabelError(
+                f"'y' must hold an integer class for each of the {num_nodes} nodes, got {given}; {hint}"
+            )
         y = y.long()
         if mask is None:
             weight = torch.ones_like(y, dtype=torch.get_default_dtype())
@@ -91,6 +94,10 @@ class Targets:
     def counts(self) -> Tensor:
         """The number of labels of every class, ``[num_classes]``."""
         return panels.counts(self.classes[self.is_labelled], self.num_classes)
+
+    def coded(self, codes: Tensor) -> Tensor:
+        """What the readout is solved for: the codes ``[num_classes, p]`` of the nodes' classes, ``[n, p]``."""
+        return codes[self.classes.clamp(min=0)]
 
     def to(self, device: torch.device) -> Self:
         """The same labels on another device."""
@@ -170,7 +177,8 @@ def class_codes(code: CodeLike, num_classes: int) -> Tensor:
     """The code of every class, ``[num_classes, p]``.
 
     ``"one_vs_all"`` has one column per class, ``"binary"`` is the class number in binary, with as few columns as
-    possible; any other is given as a matrix of plus and minus ones with distinct rows.
+    possible; any other is given as a matrix of plus and minus ones with distinct rows. ``"values"`` is for targets that
+    are numbers, ``num_classes`` columns of them, which stand for themselves: the identity.
     """
     if isinstance(code, Tensor):
         codes = code.to(torch.get_default_dtype())
@@ -185,7 +193,9 @@ def class_codes(code: CodeLike, num_classes: int) -> Tensor:
         bits = max(1, math.ceil(math.log2(num_classes)))
         numbers = torch.arange(num_classes).unsqueeze(1)
         return 2.0 * ((numbers >> torch.arange(bits)) & 1) - 1.0
-    raise InvalidInputError(f"unknown class code {code!r}; choose 'one_vs_all', 'binary' or pass a matrix")
+    if code == "values":
+        return torch.eye(num_classes)
+    raise InvalidInputError(f"unknown class code {code!r}; choose 'one_vs_all', 'binary', 'values' or pass a matrix")
 
 
 def class_similarity(scores: Tensor, codes: Tensor) -> Tensor:
