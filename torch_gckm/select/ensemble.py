@@ -16,7 +16,7 @@ from torch_gckm.nn import GCKM, InductiveGCKM
 from torch_gckm.nn.fits import ReadoutFit
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
 from torch_gckm.nn.settings import model_from_content
-from torch_gckm.readout import Targets, class_similarity
+from torch_gckm.readout import Targets, class_similarity, is_values
 from torch_gckm.select.inductive_ensemble import FORMAT, Calibration, InductiveEnsemble
 from torch_gckm.select.trial import FIT_ERRORS, quiet
 from torch_gckm.select.unlabelled import embedding_of, suggest, with_sure_nodes
@@ -243,6 +243,10 @@ def ensemble_from(content: dict[str, Any], path: PathLike) -> GCKMEnsemble | Ind
         raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
     members: list[Any] = [model_from_content(member) for member in content["members"]]
     calibration = Calibration(content["spread"].tolist(), float(content["temperature"]))
+    if is_values(members[0].settings.readout.code):
+        from torch_gckm.select.value_ensemble import values_from
+
+        return values_from(members, content)
     if isinstance(members[0], InductiveGCKM):
         return InductiveEnsemble(members, calibration)
     return GCKMEnsemble(members, calibration, content.get("labelled"))

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from torch_gckm.errors import GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
 from torch_gckm.nn import ModelSettings
-from torch_gckm.readout import count_classes
+from torch_gckm.readout import check_values, count_classes, labels_of
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.portfolio import portfolio
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
 from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, Trial, quiet
+from torch_gckm.select.values import ValueEvaluator, ValueRanking
 from torch_gckm.select.workers import bundles, default_workers, run_all
 from torch_gckm.train.labelling import Labelling
 
@@ -56,7 +58,8 @@ def search(
         result.ensemble().predict()
 
     Args:
-        data: Features ``x``, edges, labels ``y`` (-1: unknown) and ``train_mask``.
+        data: Features ``x``, edges, labels ``y`` (-1: unknown) and ``train_mask``. Floating-point ``y`` of shape
+            ``[n]`` or ``[n, p]`` are real targets (NaN: unknown); squared errors of withheld ones rank the settings.
         space: The settings to draw from at random; by default the default :class:`Space`, after the portfolio.
         budget: The time to search for, in seconds; ``None`` for no limit.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
@@ -82,7 +85,7 @@ def search(
     is_default = space is None or replace(space, directions=None) == Space()
     space = (space or Space()).on_graph(data)
     first = portfolio(evaluator.fits.graphs, space.main_direction) if is_default else []
-    result = SearchResult(evaluator, Ranking.of(criterion, evaluator.labels, [promise for _, promise in first]), [])
+    result = SearchResult(evaluator, ranking_for(evaluator, criterion, [promise for _, promise in first]), [])
     tried_first = [[setting.to_dict(), promise] for setting, promise in first]
     identity = {"seed": seed, "portfolio": tried_first, **search_identity(evaluator, space, gram)}
     spent = _resume(checkpoint, result, identity)
@@ -93,7 +96,7 @@ def search(
     used = SharedFits(
         evaluator.fits.graphs, evaluator.fits.num_classes, ROUGH if gram == "auto" else gram, _MEMORY / workers
     )
-    rough = Evaluator(used, evaluator.labels)
+    rough = type(evaluator)(used, evaluator.labels)
     saved = shown = start = time.perf_counter()
     with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit=" settings") as bar:
 
@@ -125,10 +128,24 @@ def search(
 
 
 def evaluator_for(data: Data, num_classes: int | None, gram: GramLike, split: int | None) -> Evaluator:
-    """For a graph with labels; there is one class more than the largest label unless a number is given."""
+    """For a graph with labels; there is one class more than the largest label unless a number is given.
+
+    Floating-point labels are real targets, NaN where unknown.
+    """
+    y = labels_of(data)
+    if y.is_floating_point():
+        columns = check_values(y, data.num_nodes).size(1)
+        return ValueEvaluator(SharedFits(PreparedGraphs(data), columns, gram), Labelling.of_values(data, split))
     classes = count_classes(data) if num_classes is None else num_classes
     labels = Labelling.of(data, classes, split)
     return Evaluator(SharedFits(PreparedGraphs(data), classes, gram), labels)
+
+
+def ranking_for(evaluator: Evaluator, criterion: Criterion, promises: Sequence[float] = ()) -> Ranking:
+    """What ranks the trials of an evaluator; the first ones are of the portfolio, with these promises."""
+    if isinstance(evaluator, ValueEvaluator):
+        return ValueRanking(criterion, promises)
+    return Ranking.of(criterion, evaluator.labels, promises)
 
 
 def search_identity(evaluator: Evaluator, space: Space, gram: GramLike) -> dict[str, Any]:
