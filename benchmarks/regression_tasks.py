@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,11 +81,11 @@ def kernel_ridge(data: Data, x: Array | None = None) -> Array:
 
 def nearest(data: Data) -> Array:
     """The number of neighbours by cross-validation on the labelled nodes."""
-    grid = {"n_neighbors": [1, 2, 3, 5, 8], "weights": ["uniform", "distance"]}
+    grid: dict[str, Any] = {"n_neighbors": [1, 2, 3, 5, 8], "weights": ["uniform", "distance"]}
     return _searched(KNeighborsRegressor(), grid, data.x.double().numpy(), data.y.numpy(), data.train_mask.numpy())
 
 
-def _searched(method: object, grid: dict[str, list[object]], x: Array, y: Array, mask: NDArray[np.bool_]) -> Array:
+def _searched(method: object, grid: dict[str, Any], x: Array, y: Array, mask: NDArray[np.bool_]) -> Array:
     mean, spread = y[mask].mean(axis=0), y[mask].std(axis=0) + 1e-12
     found = GridSearchCV(method, grid, scoring="neg_mean_squared_error", cv=5).fit(x[mask], (y[mask] - mean) / spread)
     return np.asarray(found.predict(x).reshape(y.shape) * spread + mean)
