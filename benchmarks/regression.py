@@ -63,7 +63,8 @@ def run(task: Task, root: str | None) -> Row:
             found = classifier.predict(), classifier.predict_proba()
         else:
             rows = tasks.propagated(data) if task["method"].endswith("propagated") else data.x.double().numpy()
-            found = tuple(map(torch.from_numpy, tasks.one_vs_rest(data, rows)))
+            classes, probabilities = tasks.one_vs_rest(data, rows)
+            found = torch.from_numpy(classes), torch.from_numpy(probabilities)
         measured = label_metrics(data.y[test], *(part[test] for part in found))
         return {**measured, "seconds": time.perf_counter() - start}
     predicted = METHODS[task["method"]](data)
@@ -79,7 +80,9 @@ def table(rows: list[Row], value: str) -> str:
     for name, count in dict.fromkeys((row["graph"], row["labels"]) for row in rows):
         cells = []
         for method in methods:
-            found = [row[value] for row in rows if (row["graph"], row["labels"], row["method"]) == (name, count, method)]
+            found = [
+                row[value] for row in rows if (row["graph"], row["labels"], row["method"]) == (name, count, method)
+            ]
             cells.append(f"{np.mean(found):.3f} ± {np.std(found):.3f}" if found else "")
         lines.append(f"| {name} | {count} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

@@ -128,6 +128,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
                 the same for all nodes; the search chose settings by such errors, so expect somewhat larger ones.
         """
         values = self._ask(X, edge_index)
+        values = values.double() if self.from_rows_ else values  # As scikit-learn's regressors return them.
         spread = self.model_.deviation.to(values).expand_as(values)
         if not self.has_columns_:
             values, spread = values.squeeze(1), spread.squeeze(1)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from torch_gckm import panels
-from torch_gckm.errors import InvalidInputError, InvalidLabelError, UnlabelledClassWarning
+from torch_gckm.errors import InvalidInputError, InvalidLabelError, UnlabelledClassWarning, heterogeneous_graph
 
 ClassWeight = Literal["balanced"] | None
 CodeLike = Union[str, Tensor]
@@ -114,7 +114,7 @@ class Targets:
 def labels_of(data: Data) -> Tensor:
     """The labels ``y`` of a graph, ``[n]`` or ``[n, 1]``."""
     if isinstance(data, HeteroData):
-        raise InvalidInputError("heterogeneous graphs are not supported; convert with data.to_homogeneous()")
+        raise heterogeneous_graph(data)
     y = data.y
     if y is None:
         raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")

@@ -72,7 +72,7 @@ class ValueEnsemble(_Values, GCKMEnsemble):
     @torch.no_grad()
     def left_out(self) -> Tensor:
         """The predictions for labelled nodes whose own targets were withheld, one at a time, ``[b, p]``."""
-        return torch.stack([model.readout.leave_one_out() for model in self.members]).mean(dim=0)
+        return self._mean([model.readout.leave_one_out() for model in self.members])
 
     def known(self) -> Tensor:
         """The targets of the labelled nodes, ``[b, p]``."""

@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from torch_gckm.train.labelling import Labelling
 
 # Classes are rarely noise, numbers often are: every setting is also solved with less trust in its targets.
 TRUST = (1.0, 5.0, 25.0)
+_MUCH = 1.5  # What a setting's squared error may be, relative to the smallest, to be combined with others.
 
 
 def for_values(setting: ModelSettings) -> ModelSettings:
@@ -109,9 +109,5 @@ class ValueRanking(Ranking):
 
     def worth_combining(self, trials: Sequence[Trial]) -> list[Trial]:
         """Those of some valid trials whose squared errors are not much above the smallest, in their order."""
-        errors = np.array([1.0 - _value(trial) for trial in trials])
-        kept = errors <= _MUCH * errors.min(initial=math.inf)
-        return [trial for trial, is_good in zip(trials, kept, strict=True) if is_good]
-
-
-_MUCH = 1.5
+        most = _MUCH * min((1.0 - _value(trial) for trial in trials), default=math.inf)
+        return [trial for trial in trials if 1.0 - _value(trial) <= most]
