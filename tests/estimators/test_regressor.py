@@ -147,7 +147,7 @@ class TestFiles:
 class TestSearch:
     def test_ranks_by_withheld_errors(self):
         data = smooth()
-        result = search(data, budget=None, max_settings=8, progress=False, workers=1)
+        result = search(data, budget=None, max_settings=8, numeric=True, progress=False, workers=1)
         best, last = result.ranked()[0], result.ranked()[-1]
         assert best.measures["leave_one_out"] > last.measures["leave_one_out"]
         assert set(best.measures) == {"leave_one_out"}
@@ -161,7 +161,14 @@ class TestSearch:
 
     def test_checkpoint_knows_the_targets(self, tmp_path):
         data, path = smooth(), tmp_path / "search.pt"
-        options = {"budget": None, "max_settings": 3, "progress": False, "workers": 1, "checkpoint": path}
+        options = {
+            "budget": None,
+            "max_settings": 3,
+            "progress": False,
+            "workers": 1,
+            "checkpoint": path,
+            "numeric": True,
+        }
         assert len(search(data, **options)) == 3
         data.y[0] += 1.0
         with pytest.raises(GCKMError, match="other labels"):
@@ -173,7 +180,7 @@ class TestSearch:
             with pytest.raises(InvalidInputError, match="numbers"):
                 ask()
         with pytest.raises(InvalidInputError, match="about classes"):
-            search(fitted[1], criterion="cosine", max_settings=1, progress=False)
+            search(fitted[1], criterion="cosine", max_settings=1, numeric=True, progress=False)
 
 
 BAD = {

@@ -37,8 +37,8 @@ class SearchedEstimator(GraphEstimator):
             budget, most, workers = None, 2 * self.members, workers or 1
         return search(
             graph, space, budget, options.get("criterion", "auto"), seed_of(options["random_state"]), max_settings=most,
-            num_classes=num_classes, gram=options["gram"], workers=workers, progress=options["progress"],
-            checkpoint=options["checkpoint"],
+            num_classes=num_classes, gram=options["gram"], numeric=num_classes is None, workers=workers,
+            progress=options["progress"], checkpoint=options["checkpoint"],
         )  # fmt: skip
 
     def _keep_names(

@@ -41,6 +41,7 @@ def search(
     num_classes: int | None = None,
     split: int | None = None,
     gram: GramLike = "auto",
+    numeric: bool = False,
     workers: int | None = None,
     progress: bool = True,
     checkpoint: PathLike | None = None,
@@ -58,8 +59,7 @@ def search(
         result.ensemble().predict()
 
     Args:
-        data: Features ``x``, edges, labels ``y`` (-1: unknown) and ``train_mask``. Floating-point ``y`` of shape
-            ``[n]`` or ``[n, p]`` are real targets (NaN: unknown); squared errors of withheld ones rank the settings.
+        data: Features ``x``, edges, labels ``y`` (-1: unknown) and ``train_mask``.
         space: The settings to draw from at random; by default the default :class:`Space`, after the portfolio.
         budget: The time to search for, in seconds; ``None`` for no limit.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
@@ -69,6 +69,8 @@ def search(
         split: The column to use of masks ``[n, splits]``.
         gram: How to represent kernel matrices. ``"auto"`` ranks settings by matrices of a lower rank than those
             of the models that the result returns.
+        numeric: The labels ``y`` are real targets, ``[n]`` or ``[n, p]`` (NaN: unknown); squared errors of withheld
+            ones rank the settings.
         workers: How many settings to fit at a time, each in a process with one core; by default as many as torch
             uses threads, and one on large graphs, where one fit keeps them all busy.
         progress: Show a progress bar.
@@ -81,7 +83,7 @@ def search(
             raise InvalidInputError(f"'{name}' must be a positive number, got {limit!r}")
     if workers is not None and workers < 1:
         raise InvalidInputError(f"'workers' must be positive, got {workers}")
-    evaluator = evaluator_for(data, num_classes, gram, split)
+    evaluator = evaluator_for(data, num_classes, gram, split, numeric=numeric)
     is_default = space is None or replace(space, directions=None) == Space()
     space = (space or Space()).on_graph(data)
     first = portfolio(evaluator.fits.graphs, space.main_direction) if is_default else []
@@ -127,14 +129,12 @@ def search(
     return result
 
 
-def evaluator_for(data: Data, num_classes: int | None, gram: GramLike, split: int | None) -> Evaluator:
-    """For a graph with labels; there is one class more than the largest label unless a number is given.
-
-    Floating-point labels are real targets, NaN where unknown.
-    """
-    y = labels_of(data)
-    if y.is_floating_point():
-        columns = check_values(y, data.num_nodes).size(1)
+def evaluator_for(
+    data: Data, num_classes: int | None, gram: GramLike, split: int | None, *, numeric: bool = False
+) -> Evaluator:
+    """For a graph with labels; there is one class more than the largest label unless a number is given."""
+    if numeric:
+        columns = check_values(labels_of(data), data.num_nodes).size(1)
         return ValueEvaluator(SharedFits(PreparedGraphs(data), columns, gram), Labelling.of_values(data, split))
     classes = count_classes(data) if num_classes is None else num_classes
     labels = Labelling.of(data, classes, split)
