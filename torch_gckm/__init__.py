@@ -8,7 +8,7 @@ from torch_gckm.optim import CayleyAdam
 from torch_gckm.train import History, Trainer
 
 if TYPE_CHECKING:
-    from torch_gckm.estimators import GCKMClassifier, GCKMClustering, GCKMEmbedding
+    from torch_gckm.estimators import GCKMClassifier, GCKMClustering, GCKMEmbedding, GCKMRegressor
 
 __all__ = [
     "GCKM",
@@ -17,6 +17,7 @@ __all__ = [
     "GCKMClustering",
     "GCKMConv",
     "GCKMEmbedding",
+    "GCKMRegressor",
     "History",
     "SemiSupRKMReadout",
     "Trainer",
@@ -26,7 +27,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Estimators need scikit-learn, an extra: imported when first asked for.
-    if name in ("GCKMClassifier", "GCKMClustering", "GCKMEmbedding"):
+    if name in ("GCKMClassifier", "GCKMClustering", "GCKMEmbedding", "GCKMRegressor"):
         from torch_gckm import estimators
 
         return getattr(estimators, name)

@@ -4,6 +4,8 @@ Every error names the node or parameter at fault and says what to change. All of
 and also from the built-in exception that a caller would expect, so ``except ValueError`` keeps working.
 """
 
+from typing import Any
+
 
 class GCKMError(Exception):
     """Base class of every error raised by torch_gckm."""
@@ -11,6 +13,20 @@ class GCKMError(Exception):
 
 class InvalidInputError(GCKMError, ValueError):
     """Features, edges or arguments that no model can use."""
+
+
+def heterogeneous_graph(data: Any) -> InvalidInputError:
+    """What to raise for a ``HeteroData``: there is more than one way to make one kind of nodes of it."""
+    types = [kind for kind in data.node_types if "y" in data[kind]] or [*data.node_types, "paper"]
+    kind = types[0]
+    there = next((edge for edge in data.edge_types if edge[0] == kind), (kind, "to", "author"))
+    back = next((edge for edge in data.edge_types if (edge[0], edge[2]) == (there[2], kind)), (there[2], "to", kind))
+    return InvalidInputError(
+        "heterogeneous graphs are not supported. If the features of all types have the same columns, convert with "
+        "data.to_homogeneous(dummy_values=True). Else join the nodes with labels by a path through other types: "
+        f"data = torch_geometric.transforms.AddMetaPaths([[{there}, {back}]])(data) and then "
+        f"Data(edge_index=data['{kind}', 'metapath_0', '{kind}'].edge_index, **data['{kind}'].to_dict())"
+    )
 
 
 class InvalidLabelError(GCKMError, ValueError):

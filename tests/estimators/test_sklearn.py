@@ -1,13 +1,13 @@
 """What scikit-learn asks of an estimator."""
 
 import pytest
-from sklearn.base import is_classifier, is_clusterer
+from sklearn.base import is_classifier, is_clusterer, is_regressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from torch_gckm import GCKMClassifier, GCKMClustering, GCKMEmbedding
+from torch_gckm import GCKMClassifier, GCKMClustering, GCKMEmbedding, GCKMRegressor
 
 UNLABELLED = "one of its problems has the classes -1 and 1, and -1 means unlabelled"
-ESTIMATORS = [GCKMClassifier(search=None), GCKMClustering(), GCKMEmbedding()]
+ESTIMATORS = [GCKMClassifier(search=None), GCKMClustering(), GCKMEmbedding(), GCKMRegressor(search=None, members=2)]
 
 
 def expected_failures(estimator):
@@ -22,5 +22,6 @@ def test_checks(estimator, check):
 
 
 def test_kinds():
-    assert [is_classifier(e) for e in ESTIMATORS] == [True, False, False]
-    assert [is_clusterer(e) for e in ESTIMATORS] == [False, True, False]
+    assert [is_classifier(e) for e in ESTIMATORS] == [True, False, False, False]
+    assert [is_clusterer(e) for e in ESTIMATORS] == [False, True, False, False]
+    assert [is_regressor(e) for e in ESTIMATORS] == [False, False, False, True]

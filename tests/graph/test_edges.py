@@ -1,7 +1,10 @@
 """Graphs of all kinds: directed, weighted, several at once, and those that are refused."""
 
+import re
+
 import pytest
 import torch
+import torch_geometric
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.utils import to_undirected
 
@@ -139,3 +142,21 @@ def test_canonical_edges():
     uncoalesced = torch.sparse_coo_tensor([[2, 2], [0, 0]], [1.0, 2.0], (5, 5), check_invariants=True)
     edges, weight = canonical_edges(uncoalesced, None, 5)  # Rows of adj_t are targets.
     assert (edges.tolist(), weight.tolist()) == ([[0], [2]], [3.0])
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")  # PyG's own products.
+def test_the_lines_that_the_error_names_convert_a_heterogeneous_graph():
+    data = HeteroData()
+    data["paper"].x, data["paper"].y = torch.rand(4, 3), torch.tensor([0, 1, -1, -1])
+    data["author"].x = torch.rand(2, 5)
+    data["paper", "by", "author"].edge_index = torch.tensor([[0, 1, 2], [0, 0, 1]])
+    data["author", "of", "paper"].edge_index = torch.tensor([[0, 0, 1], [0, 1, 2]])
+    with pytest.raises(InvalidInputError, match="heterogeneous") as raised:
+        graph_of(data)
+    first, second = re.search(r"other types: data = (.*) and then (Data\(.*\))$", str(raised.value)).groups()
+    data = eval(first, {"torch_geometric": torch_geometric, "data": data})
+    joined = eval(second, {"Data": Data, "data": data})
+    x, edges, _ = graph_of(joined)
+    assert x.shape == (4, 3)
+    assert {(0, 1), (1, 0)} <= set(map(tuple, edges.t().tolist()))
+    assert torch.equal(joined.y, torch.tensor([0, 1, -1, -1]))

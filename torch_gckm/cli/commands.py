@@ -19,6 +19,7 @@ import torch_geometric
 
 from torch_gckm import __version__
 from torch_gckm.cli.graphs import NamedGraph, add_graph_arguments, add_seed, read_graph
+from torch_gckm.cli.numbers import fit_numbers, load_estimator, write_numbers
 from torch_gckm.cli.outputs import check_outputs, note, plain, write_classes, write_table
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import GCKMError, GCKMWarning, InvalidInputError
@@ -44,6 +45,9 @@ Classify the nodes of a graph from a handful of labels.
 
 def fit(args: argparse.Namespace) -> None:
     """Search, combine the best settings, and save them."""
+    if args.target == "numeric":
+        fit_numbers(args)
+        return
     from torch_gckm.estimators import GCKMClassifier  # Needs scikit-learn.
 
     if args.report is not None:
@@ -76,18 +80,22 @@ def fit(args: argparse.Namespace) -> None:
 def predict(args: argparse.Namespace) -> None:
     """Write the classes of all nodes of a graph."""
     check_outputs(args, args.output, model=args.model)
-    classifier = _load(args.model)
+    classifier = load_estimator(args.model)
+    classes = getattr(classifier, "classes_", None)
+    write = write_numbers if classes is None else write_classes
     if all(part is None for part in (args.dataset, args.features, args.edges, args.n_neighbors, args.labels)):
-        write_classes(args.output, classifier, None, classifier.node_names_)
+        write(args.output, classifier, None, classifier.node_names_)
         return
     if args.directed and not classifier.directed_:
         raise InvalidInputError(f"{args.model} was fitted to undirected edges; leave out --directed")
     args.directed = classifier.directed_ and args.n_neighbors is None
     columns = getattr(classifier, "feature_names_in_", None)
-    graph = _read(args, [str(name) for name in classifier.classes_.tolist()], columns)
+    if classes is None:
+        args.labels = None  # Numbers are predicted whatever is known.
+    graph = _read(args, None if classes is None else [str(name) for name in classes.tolist()], columns)
     if columns is not None and graph.columns is None and args.features is not None:
         note(f"{args.features} does not name its columns: they are taken in the order of the model's")
-    write_classes(args.output, classifier, graph.data, graph.nodes)
+    write(args.output, classifier, graph.data, graph.nodes)
 
 
 def search_settings(args: argparse.Namespace) -> None:
@@ -145,11 +153,12 @@ def info(args: argparse.Namespace) -> None:
     present = [name for name, module in EXTRAS.items() if importlib.util.find_spec(module) is not None]
     print(f"extras: {', '.join(present) or 'none'}; datasets: {data_root() or 'GCKM_DATA_ROOT is not set'}")
     if args.model is not None:
-        classifier = _load(args.model)
-        model, classes = classifier.model_, ", ".join(map(str, classifier.classes_.tolist()))
+        estimator = load_estimator(args.model)
+        model, names = estimator.model_, getattr(estimator, "classes_", None)
+        what = "numbers" if names is None else f"classes {', '.join(map(str, names.tolist()))}"
         fitted = isinstance(model, GCKMEnsemble)
         given = f"{model.labelled.numel()} labels given, " if fitted else "for other graphs only, "
-        print(f"{args.model}: {len(model.models)} models, {given}classes {classes}")
+        print(f"{args.model}: {len(model.models)} models, {given}{what}")
         if fitted:
             print("the first model, whose labels may include some of self-training:")
             print(model.members[0].summary())
@@ -181,9 +190,10 @@ def _read_labelled(args: argparse.Namespace) -> NamedGraph:
 def _load(path: Path) -> GCKMClassifier:
     from torch_gckm.estimators import GCKMClassifier  # Needs scikit-learn.
 
-    if not path.exists():
-        raise InvalidInputError(f"there is no file {path}; make one with 'gckm fit'")
-    return GCKMClassifier.load(path)
+    found = load_estimator(path)
+    if not isinstance(found, GCKMClassifier) or found.scales_ is not None:
+        raise InvalidInputError(f"{path} holds no classes; suggestions are about nodes with one class each")
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -223,6 +233,7 @@ def _parser() -> argparse.ArgumentParser:
     to_fit.add_argument("model", type=Path, help="the file to write")
     to_fit.add_argument("--predictions", type=Path, metavar="FILE", help="also write the classes of all nodes (CSV)")
     to_fit.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
+    to_fit.add_argument("--target", choices=("class", "numeric"), default="class", help="what the labels are")
     to_fit.add_argument("--inductive", action="store_true", help="a small file, for other graphs only")
 
     to_predict = command("predict", predict, "classes and probabilities of all nodes, as CSV")
@@ -248,7 +259,8 @@ def _parser() -> argparse.ArgumentParser:
     to_demo.add_argument("--model", type=Path, default=Path("digits.pt"), help="the file to write (default: digits.pt)")
     to_demo.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
     absent = ("root", "split", "features", "edges", "n_neighbors", "labels", "predictions")
-    given: dict[str, Any] = {"dataset": "digits", "labels_per_class": 4, "directed": False, "inductive": False}
+    given: dict[str, Any] = {"dataset": "digits", "labels_per_class": 4, "directed": False}
+    given |= {"inductive": False, "target": "class"}
     to_demo.set_defaults(**dict.fromkeys(absent), **given)
 
     to_info = command("info", info, "versions, extras, and facts about a model")

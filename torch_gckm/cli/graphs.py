@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.cli.tables import is_number, read_edges, read_features, read_labels
+from torch_gckm.cli.tables import FeatureTable, is_number, read_edges, read_features, read_labels
 from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.neighbours import nearest_edges
@@ -107,7 +107,10 @@ def _from_files(args: argparse.Namespace, classes: Sequence[str] | None, columns
     else:
         edges, weight = read_edges(args.edges, table, args.directed)
         data = Data(x=x, edge_index=edges, edge_weight=weight)
-    found = {} if args.labels is None else read_labels(args.labels, table)
+    numeric = getattr(args, "target", "class") == "numeric"
+    found = {} if args.labels is None else read_labels(args.labels, table, numeric=numeric)
+    if numeric:
+        return _with_numbers(data, nodes, found, table, args.labels)
     names = sorted(set(found.values()), key=_natural) if classes is None else list(classes)
     number = {name: place for place, name in enumerate(names)}
     data.y = torch.full((len(nodes),), -1)
@@ -116,6 +119,21 @@ def _from_files(args: argparse.Namespace, classes: Sequence[str] | None, columns
             raise InvalidInputError(f"{args.labels} has the class '{name}', which the model does not know")
         data.y[place] = number[name]
     return NamedGraph(data, nodes, names, table.columns, _summary(data, names, table.headings))
+
+
+def _with_numbers(
+    data: Data, nodes: list[str], found: dict[int, str], table: FeatureTable, path: Path | None
+) -> NamedGraph:
+    """The graph with numbers as targets, NaN where unknown."""
+    data.y = torch.full((len(nodes),), torch.nan, dtype=torch.float64)
+    for place, cell in found.items():
+        if not is_number(cell):
+            raise InvalidInputError(
+                f"{path}: '{cell}' is not a number; leave out --target numeric if these are classes"
+            )
+        data.y[place] = float(cell)
+    text = f"{data.num_nodes:,} nodes, {data.num_features:,} columns, {data.num_edges:,} directed edges"
+    return NamedGraph(data, nodes, [], table.columns, f"{text}, {len(found):,} numbers to learn from")
 
 
 def _summary(data: Data, classes: Sequence[str], headings: Sequence[str]) -> str:

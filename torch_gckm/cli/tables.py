@@ -148,14 +148,17 @@ def read_edges(path: Path, features: FeatureTable, directed: bool = False) -> tu
     return edges, None if bool((weight == 1).all()) else weight
 
 
-def read_labels(path: Path, features: FeatureTable) -> dict[int, str]:
-    """The classes of nodes, from CSV (node, class); nodes without a class, with -1 or NaN are left out."""
+def read_labels(path: Path, features: FeatureTable, *, numeric: bool = False) -> dict[int, str]:
+    """The classes of nodes, from CSV (node, class); nodes without a class, with -1 or NaN are left out.
+
+    Of ``numeric`` targets, -1 is a number.
+    """
     found: dict[int, str] = {}
     for number, cells in _without_heading(path, features, 1):
         if len(cells) != 2 or cells[0] not in features.places:
             raise InvalidInputError(f"{path}, line {number}: not a known node and its class: {', '.join(cells)}")
         name, place = cells[1], features.places[cells[0]]
-        if _is_blank(name):
+        if _is_blank(name) and not (numeric and is_number(name) and float(name) == -1):
             continue
         if found.setdefault(place, name) != name:
             raise InvalidInputError(f"{path}, line {number}: '{cells[0]}' has two classes, {found[place]} and {name}")

@@ -122,6 +122,9 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     def _check(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
         """Rows, and perhaps labels, as scikit-learn checks them; at least two rows for a fit."""
         options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_min_samples": 2 if reset else 1}
+        options["multi_output"] = len(getattr(y, "shape", ())) == 2 and y.shape[1] > 1  # Several labels per node.
+        if isinstance(y, str):
+            del options["multi_output"]
         checked = validate_data(self, to_matrix(X), to_matrix(y), reset=reset, **options)
         x, *rest = checked if isinstance(checked, tuple) else (checked,)
         if reset and isinstance(x, np.ndarray) and x.dtype != np.float32:

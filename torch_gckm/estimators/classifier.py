@@ -12,28 +12,29 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
-from torch_gckm.estimators.base import GraphEstimator, all_or_nothing, check_count, seed_of
-from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, is_labelled, to_matrix
+from torch_gckm.estimators.base import all_or_nothing
+from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, choose_split, is_labelled, to_matrix
+from torch_gckm.estimators.searched import SearchedEstimator
+from torch_gckm.estimators.several import has_several_labels, score_several
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
-from torch_gckm.graph import is_directed
-from torch_gckm.nn import GCKM
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
 from torch_gckm.readout import labels_of, pick_mask
-from torch_gckm.select import GCKMEnsemble, SearchResult, Space, search
+from torch_gckm.select import Space, ValueEnsemble
 from torch_gckm.select.criteria import Criterion
 from torch_gckm.select.ensemble import ensemble_from
 from torch_gckm.select.inductive_ensemble import FORMAT as ENSEMBLE_FORMAT
 from torch_gckm.select.result import MEMBERS
+from torch_gckm.select.several_labels import label_probabilities, label_scales, labels_as_values
 
 FORMAT = "classifier 1"
 _FEW_SETTINGS = 20
 
 
-class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
+class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
     """Classifies the nodes of a graph, or the rows of a matrix, from a few labels.
 
     It tries settings that did well on other graphs and combines those that predict withheld labels best, so it needs
@@ -52,6 +53,8 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
     ``predict(X)`` treats each row separately. One that equals a fitted row is that node. Any other becomes a node that
     receives from the nearest fitted rows, but they do not receive from it: so fitted rows keep their classes, and the
     prediction for a row does not depend on the others. After a fit to arrays predictions are arrays, else tensors.
+
+    Several labels per node, ``y`` of shape ``[n, L]`` with 0, 1 and -1 (unknown), are predicted as such a matrix.
 
     Args:
         search: ``"auto"`` tries settings that did well on other graphs, ``None`` only the first of them, twice as many
@@ -78,12 +81,12 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         class_names_: The names of the class numbers of a graph, if they were given.
         node_names_: The names of the nodes, if they were given.
         directed_: Whether some pair of nodes is joined one way only.
+        scales_: With several labels per node, what turns scores into probabilities, ``[2, L]``; else ``None``.
         seconds_: How long the search and the fit of the ensemble took.
         n_features_in_: The number of features.
     """
 
-    model_: Any
-    result_: SearchResult | None
+    scales_: Tensor | None
 
     def __init__(
         self,
@@ -129,12 +132,14 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             feature_names: The names of the features of a ``Data`` object, to be kept in ``feature_names_in_``, as
                 those of a table are.
         """
-        if not (self.search is None or self.search == "auto" or isinstance(self.search, Space)):
-            raise InvalidInputError(f"'search' must be \"auto\", a Space or None, got {self.search!r}")
-        check_count("members", self.members)
-        check_blanks(y)
+        self._check_options()
+        from_rows = not isinstance(X, Data | HeteroData)
+        several = has_several_labels(X, y)
+        if not several:
+            check_blanks(y)
         graph, y = self._take(X, edge_index, y)
-        from_rows = not isinstance(X, Data)
+        if several:
+            return self._fit_several(graph, y, split, class_names, node_names, feature_names)
         numbered = NumberedLabels.of_rows(y) if from_rows else NumberedLabels.of_graph(graph, split, class_names)
         numbered.apply_to(graph, split)
         count, start = len(numbered.classes), time.perf_counter()
@@ -147,12 +152,36 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
         self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
         self.class_names_ = None if class_names is None or from_rows else list(class_names)
-        self.node_names_ = None if node_names is None else list(node_names)
-        if feature_names is not None:
-            if len(feature_names) != self.n_features_in_:
-                raise InvalidInputError(f"{len(feature_names)} 'feature_names' for {self.n_features_in_} features")
-            self.feature_names_in_ = np.array(feature_names, dtype=object)
-        self.from_rows_, self.directed_ = from_rows, is_directed(graph)
+        self.scales_ = None
+        self._keep_names(graph, node_names, feature_names, from_rows)
+        self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
+        return self
+
+    def _fit_several(
+        self,
+        graph: Data,
+        y: Any,
+        split: int | None,
+        class_names: Sequence[str] | None,
+        node_names: Sequence[str] | None,
+        feature_names: Sequence[str] | None,
+    ) -> Self:
+        """The same with several labels per node: real targets 0 and 1, and probabilities from withheld ones."""
+        from_rows, start = y is not None, time.perf_counter()
+        graph.y = labels_as_values(torch.as_tensor(y) if from_rows else labels_of(graph))
+        choose_split(graph, split)
+        columns = graph.y.size(1)
+        if class_names is not None and len(class_names) != columns:
+            raise InvalidInputError(f"'class_names' has {len(class_names)} names for {columns} labels")
+        result = self._search(graph, None, from_rows)
+        searched = time.perf_counter()
+        model = result.ensemble(self.members)
+        self.graph_, self.model_, self.result_, self.labels_ = graph, model, result, result.evaluator.labels
+        assert isinstance(model, ValueEnsemble)
+        self.scales_ = label_scales(model.left_out(), model.known())
+        self.classes_ = np.arange(columns) if class_names is None else np.array(class_names)
+        self.class_names_ = None
+        self._keep_names(graph, node_names, feature_names, from_rows)
         self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
 
@@ -163,7 +192,10 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             X: A ``Data`` object with the complete new graph, or features; by default the fitted graph.
             edge_index: If given, the edges of a whole new graph, whose features are ``X``.
         """
-        places = self._ask(X, edge_index).argmax(dim=1)
+        values = self._ask(X, edge_index)
+        if self.scales_ is not None:
+            return self._answer((values > 0.5).long())
+        places = values.argmax(dim=1)
         if isinstance(self.classes_, np.ndarray):
             return self.classes_[places.cpu().numpy()]
         return self.classes_.to(places.device)[places]
@@ -202,6 +234,8 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             mask: The nodes of a ``Data`` object, or the name of its mask.
             split: The column to use of masks ``[n, splits]``.
         """
+        if self.scales_ is not None:
+            return score_several(self, X, y, sample_weight, edge_index, mask, split)
         if isinstance(X, Data):
             if y is not None or sample_weight is not None:
                 raise InvalidInputError("a Data object has its own labels; choose nodes of it with mask=")
@@ -234,20 +268,14 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
             path: The file.
             inductive: Write only what new nodes and graphs need; names of fitted nodes are left out, too.
         """
-        self._require_fit()
-        is_reduced = inductive and isinstance(self.model_, GCKMEnsemble)
-        content = {
+        shared = self._content(inductive)
+        own = {
             "format": FORMAT,
-            "ensemble": (self.model_.inductive() if is_reduced else self.model_).content(),
             "classes": self.classes_ if isinstance(self.classes_, Tensor) else self.classes_.tolist(),
             "class_names": self.class_names_,
-            "from_rows": self.from_rows_,
-            "node_names": None if inductive else self.node_names_,
-            "directed": self.directed_,
-            "num_features": self.n_features_in_,
-            "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
+            "scales": self.scales_,
         }
-        save_tensors(content, path)
+        save_tensors({**shared, **own}, path)
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -259,38 +287,14 @@ class GCKMClassifier(ClassifierMixin, GraphEstimator):  # type: ignore[misc]
         if content.get("format") not in (FORMAT, ENSEMBLE_FORMAT, MODEL_FORMAT):
             raise InvalidInputError(f"'{path}' is not a file of a classifier of this version of torch_gckm")
         loaded = cls()
-        loaded.model_, loaded.result_ = ensemble_from(content, path), None
+        loaded._take_content(content, ensemble_from(content, path))
         classes = content.get("classes", torch.arange(loaded.model_.out_channels))
         loaded.classes_ = classes if isinstance(classes, Tensor) else np.array(classes)
-        loaded.class_names_, loaded.node_names_ = content.get("class_names"), content.get("node_names")
-        loaded.from_rows_, loaded.directed_ = content.get("from_rows", False), content.get("directed", False)
-        loaded.n_features_in_ = content.get("num_features", loaded.model_.models[0].in_channels)
-        if content.get("feature_names"):
-            loaded.feature_names_in_ = np.array(content["feature_names"], dtype=object)
+        loaded.class_names_, loaded.scales_ = content.get("class_names"), content.get("scales")
         return loaded
 
     def _values(self, graph: Data | None) -> Tensor:
-        return (self._ensemble() if graph is None else self.model_).predict_proba(graph)
-
-    def _fitted_layers(self) -> list[GCKM]:
-        return self._ensemble().members
-
-    def _ensemble(self) -> GCKMEnsemble:
-        """The fitted ensemble; raises if a file held only what other graphs need."""
-        self._require_fit()
-        if not isinstance(self.model_, GCKMEnsemble):
-            raise InvalidInputError("the classifier was saved with inductive=True and knows no graph; pass it one")
-        return self.model_
-
-    def _search(self, graph: Data, num_classes: int, from_rows: bool) -> SearchResult:
-        space = self.search if isinstance(self.search, Space) else Space()
-        if from_rows and space.directions is None:
-            space = replace(space, directions=("in",))  # As rows that are new receive.
-        budget, most, workers = self.budget, self.max_settings, self.workers
-        if self.search is None:
-            budget, most, workers = None, 2 * self.members, workers or 1
-        return search(
-            graph, space, budget, self.criterion, seed_of(self.random_state), max_settings=most,
-            num_classes=num_classes, gram=self.gram, workers=workers, progress=self.progress,
-            checkpoint=self.checkpoint,
-        )  # fmt: skip
+        model = self._ensemble() if graph is None else self.model_
+        if self.scales_ is not None:
+            return label_probabilities(model.predict(graph), self.scales_)
+        return model.predict_proba(graph)

@@ -152,10 +152,7 @@ class NumberedLabels:
     def apply_to(self, graph: Data, split: int | None) -> None:
         """Make these the labels of a graph, and its masks those of a split."""
         graph.y = self.places
-        for name in ("train_mask", "val_mask", "test_mask"):
-            mask = graph.get(name)
-            if split is not None and mask is not None and mask.dim() == 2:
-                graph[name] = mask[:, split]
+        choose_split(graph, split)
 
     def test_nodes(self, graph: Data) -> Tensor:
         """The nodes to judge by, ``[n]``; one of a class without a training label counts as a mistake."""
@@ -163,6 +160,15 @@ class NumberedLabels:
         if mask is None:
             return torch.zeros_like(self.known)
         return (pick_mask(mask, self.known.numel(), name="test_mask") > 0) & self.known
+
+
+def choose_split(graph: Data, split: int | None) -> None:
+    """Replace masks ``[n, splits]`` by their column."""
+    for name in ("train_mask", "val_mask", "test_mask"):
+        mask = graph.get(name)
+        if split is not None and mask is not None and mask.dim() == 2:
+            pick_mask(mask, graph.num_nodes, split, name)
+            graph[name] = mask[:, split]
 
 
 def _places(y: Tensor, classes: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch_geometric.typing import SparseTensor
 from torch_geometric.utils import coalesce, is_sparse, is_undirected, to_edge_index
 
 from torch_gckm import panels
-from torch_gckm.errors import GCKMWarning, InvalidInputError
+from torch_gckm.errors import GCKMWarning, InvalidInputError, heterogeneous_graph
 
 Adjacency = Union[Tensor, SparseTensor]
 
@@ -18,7 +18,7 @@ Adjacency = Union[Tensor, SparseTensor]
 def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
     """The features, edges and edge weights of a PyG ``Data`` object; a warning says that ``edge_attr`` is not used."""
     if isinstance(data, HeteroData):
-        raise InvalidInputError("heterogeneous graphs are not supported; convert with data.to_homogeneous()")
+        raise heterogeneous_graph(data)
     x = data.x
     if isinstance(x, tuple | list):
         raise InvalidInputError("'x' is a pair: bipartite graphs are not supported; join all nodes in one 'x'")

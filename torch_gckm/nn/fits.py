@@ -12,10 +12,18 @@ from torch_gckm import panels
 from torch_gckm.errors import NotFittedError
 from torch_gckm.gram import Gram, describe_matrix
 from torch_gckm.graph.topology import EdgeIdentity
-from torch_gckm.kernels import Kernel, Rows
+from torch_gckm.kernels import Kernel, Rows, as_rows
 from torch_gckm.layouts import same_values
 from torch_gckm.nn.extension import Extension, Record, resize
-from torch_gckm.readout import ReadoutProblem, ReadoutSolution, Targets, places_of, withhold_groups, withhold_one
+from torch_gckm.readout import (
+    ReadoutProblem,
+    ReadoutSolution,
+    RealTargets,
+    Targets,
+    places_of,
+    withhold_groups,
+    withhold_one,
+)
 
 _DIAGONAL = 1e-5  # Rounding of a matrix of eigenvalues, relative to the largest.
 
@@ -157,15 +165,22 @@ class ReadoutFit(Fit):
     bias: Tensor  # b, [p].
     label_weight: Tensor  # The weights that were used, [n].
     label_class: Tensor  # [n], -1 for unlabelled nodes.
+    # Real targets only: what the solve was for, [n, p], and their mean, [p], which scores and bias contain.
+    label_value: Tensor
+    centre: Tensor
 
     def __init__(self, gram: Gram, solution: ReadoutSolution, targets: Targets, dtype: torch.dtype) -> None:
         tensors = {
-            "scores": solution.scores.detach().to(dtype),
-            "alpha": solution.alpha.detach().to(dtype),
-            "bias": solution.bias.detach().to(dtype),
-            "label_weight": targets.weight.to(dtype),
-            "label_class": targets.classes,
+            "scores": solution.scores.detach(),
+            "alpha": solution.alpha.detach(),
+            "bias": solution.bias.detach(),
+            "label_weight": targets.weight,
         }
+        if isinstance(targets, RealTargets):
+            centre = targets.centre
+            more = {"label_value": solution.problem.codes.detach(), "centre": centre}
+            tensors |= {"scores": tensors["scores"] + centre, "bias": tensors["bias"] + centre, **more}
+        tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()} | {"label_class": targets.classes}
         super().__init__(gram, tensors, gram.error(), dtype)
         if gram.rows.requires_grad or gram.kernel.is_learned:
             self.gram = None
@@ -175,6 +190,15 @@ class ReadoutFit(Fit):
     def labelled(self) -> Tensor:
         """The labelled nodes, in increasing order."""
         return panels.rows_where(self.label_class >= 0)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the targets are numbers."""
+        return "centre" in self._buffers
+
+    def coded(self, codes: Tensor) -> Tensor:
+        """What was solved for, ``[n, p]``: the codes ``[num_classes, p]`` of classes, or centred targets."""
+        return self.label_value if self.has_values else codes[self.label_class.clamp(min=0)]
 
     def matrix_of(self, kernel: Kernel, rows: Rows) -> Gram | None:
         """The kernel matrix of the fit, if these are its features and the kernel has not changed."""
@@ -197,10 +221,14 @@ class ReadoutFit(Fit):
         solution, index = self._factors(), self.labelled
         codes = solution.problem.codes.to(solution.scores)[index]
         weight = solution.problem.weight[index].double() / solution.problem.lambda2
+        centre, constant = torch.zeros((), dtype=codes.dtype, device=codes.device), None
+        if self.has_values:  # Their mean moves with every label that is withheld.
+            ones = torch.ones_like(solution.scores[:, :1])
+            centre, constant = self.centre, solution.scores_for(ones)[index]
         if groups is None:
-            return withhold_one(solution, index, codes, weight).to(self.scores.dtype)
-        withheld = withhold_groups(solution, index, codes, weight, places_of(groups, index))
-        return [part.to(self.scores.dtype) for part in withheld]
+            return (withhold_one(solution, index, codes, weight, constant) + centre).to(self.scores.dtype)
+        withheld = withhold_groups(solution, index, codes, weight, places_of(groups, index), constant)
+        return [(part + centre).to(self.scores.dtype) for part in withheld]
 
     def leave_one_out(self) -> Tensor:
         """Exact leave-one-out scores of the labelled nodes, ``[num_labelled, p]``, in the order of the nodes."""
@@ -227,3 +255,9 @@ class ReadoutFit(Fit):
         if self.solution is None:
             raise NotFittedError("leave-out scores need the factors of a solve; call readout(h, y, train_mask) first")
         return self.solution
+
+
+def own_rows(rows: Rows, views: Sequence[str]) -> Rows:
+    """A copy of features, whose owner may write to them; gradients pass through."""
+    tensors = {name: tensor.clone() for name, tensor in rows.tensors(views).items()}
+    return as_rows(tensors["h"] if set(tensors) == {"h"} else tensors)

@@ -31,15 +31,14 @@ from torch_gckm.nn.kernel_layers import KernelLayers, per_layer
 from torch_gckm.nn.prediction_sets import PredictsSets
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
 from torch_gckm.nn.settings import ModelSettings, PropagationSettings, load_model, save_model
-from torch_gckm.readout import ClassWeight, CodeLike, Machine, Targets, class_similarity, decode
+from torch_gckm.readout import ClassWeight, CodeLike, Machine, Targets, check_classes, class_similarity, kind_of_targets
 
 
 class GCKM(PredictsSets, KernelLayers):
     r"""A deep graph convolutional kernel machine: :class:`GCKMConv` layers and a :class:`SemiSupRKMReadout`.
 
     From the `"Unsupervised Neighborhood Propagation Kernel Layers for Semi-supervised Node
-    Classification" <https://arxiv.org/abs/2301.13764>`_ paper. Fit it with
-    :class:`~torch_gckm.train.Trainer`:
+    Classification" <https://arxiv.org/abs/2301.13764>`_ paper. Fit it with a :class:`~torch_gckm.train.Trainer`:
 
     .. code-block:: python
 
@@ -50,8 +49,7 @@ class GCKM(PredictsSets, KernelLayers):
     Arguments that concern a layer may be one value for all of them or a sequence; ``kernel``, ``eta``, ``gram`` and
     ``loss_weights`` then have one entry per hidden layer and a last one for the readout. The readout's kernel reads the
     last embedding as the view ``"h"`` and the input features as ``"x"``: ``RBF(0.05) * RBF(10.0).on("x")`` is the
-    paper's GCKM-MV. Wherever a ``Data`` object is taken, a graph that :meth:`prepare` made of it saves preparing it
-    again.
+    paper's GCKM-MV. Where a ``Data`` object is taken, a graph that :meth:`prepare` made of it saves preparing it again.
 
     Without hidden layers, ``hidden_channels=()``, the model is the readout on the propagated input features;
     ``aggregation``, ``hops`` and ``direction`` then say how these are propagated. There is nothing to fine-tune.
@@ -71,7 +69,7 @@ class GCKM(PredictsSets, KernelLayers):
         loss_weights: The weights :math:`\gamma_l` of the objective :math:`J = \sum_l \gamma_l J_l / n`; 1 by default.
         gram: How to represent kernel matrices.
         direction: Which neighbours to receive from on a directed graph.
-        code: The readout's class code.
+        code: The readout's class code; ``"values"`` for real targets, of which ``out_channels`` is the number.
         class_weight: ``"balanced"`` gives the labels of every class the same weight in sum.
         power: How much the outputs of hidden layers keep of the spectrum, see :class:`GCKMConv`; 0 in the paper.
     """
@@ -172,14 +170,15 @@ class GCKM(PredictsSets, KernelLayers):
         return self.readout.is_fitted
 
     def solve(self, data: Data, *, split: int | None = None) -> Tensor:
-        """Solve the readout for the labels of ``data.train_mask`` (all ``y >= 0`` without one); returns the scores.
+        """Solve the readout for the labels of ``data.train_mask`` (all known ones without); returns the scores.
 
         Args:
             data: The fitted graph with its labels.
             split: The column to use of masks ``[n, splits]``.
         """
         self._require_init()
-        return self.solve_on(self.prepare(data), Targets.of(data, self.out_channels, split, warn=True))
+        kind = kind_of_targets(self.readout.code)
+        return self.solve_on(self.prepare(data), kind.of(data, self.out_channels, split, warn=True))
 
     def solve_on(self, graph: PreparedGraph, targets: Targets) -> Tensor:
         """Solve the readout on the prepared graph; landmarks of an earlier solve on it are used again."""
@@ -249,11 +248,12 @@ class GCKM(PredictsSets, KernelLayers):
         return self._out_of_sample().scores_beside(graph, known, self.readout.fit.rows().view("h"), progress)
 
     def predict(self, data: Data | PreparedGraph | None = None) -> Tensor:
-        """Classes ``[n]`` of the fitted graph, or of any other."""
-        return decode(self.scores(data), self.readout.known_codes)
+        """Classes ``[n]`` of the fitted graph, or of any other; with ``code="values"``, the scores themselves."""
+        return self.readout.predict(self.scores(data))
 
     def predict_proba(self, data: Data | PreparedGraph | None = None) -> Tensor:
         """Class probabilities ``[n, out_channels]``: a softmax over the scores, not calibrated."""
+        check_classes(self.readout.code)
         return class_similarity(self.scores(data), self.readout.known_codes).softmax(dim=1)
 
     def _machines(self, per_class: bool) -> tuple[list[Machine], Tensor]:
@@ -282,11 +282,12 @@ class GCKM(PredictsSets, KernelLayers):
             for number, conv in enumerate(self.layers, start=1)
         ]
         readout = self.readout
-        labels = f"{readout.labelled.numel()} labels, {readout.out_channels} classes"
+        what = "columns" if readout.fit.has_values else "classes"
+        labels = f"{readout.labelled.numel()} labels, {readout.out_channels} {what}"
         return "\n".join([*lines, f"readout: {labels}, {readout.kernel!r}, {readout.fit.description}"])
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
-        """Write the model to one file, atomically; or only what new nodes and graphs need, see :meth:`inductive`."""
+        """Write the model to one file, atomically; only what new graphs need if it is ``inductive``."""
         save_model(self.inductive() if inductive else self, path)
 
     @classmethod

@@ -12,7 +12,7 @@ from torch_gckm.graph import PreparedGraph, Scaling
 from torch_gckm.kernels import DenseFeatures, Features, Kernel, Rows, Views, kernel_from_config
 from torch_gckm.nn.extension import Extension, check_known
 from torch_gckm.nn.settings import ModelSettings, save_model
-from torch_gckm.readout import class_codes, class_similarity, decode
+from torch_gckm.readout import check_classes, class_codes, class_similarity, decode, is_values
 
 Known = tuple[Tensor, Sequence[Tensor]]  # Places of fitted nodes in another graph, their embeddings after every layer.
 
@@ -162,11 +162,13 @@ class InductiveGCKM(torch.nn.Module):
         return embed_graph(self._maps, graph)[layer] if self._maps else graph.propagated(self.propagation).dense()
 
     def predict(self, data: Data | PreparedGraph) -> Tensor:
-        """Classes ``[n]`` of a graph."""
-        return decode(self.scores(data), self.readout.codes)
+        """Classes ``[n]`` of a graph; with ``code="values"``, the scores themselves."""
+        scores = self.scores(data)
+        return scores if is_values(self.settings.readout.code) else decode(scores, self.readout.codes)
 
     def predict_proba(self, data: Data | PreparedGraph) -> Tensor:
         """Class probabilities ``[n, out_channels]``: a softmax over the scores, not calibrated."""
+        check_classes(self.settings.readout.code)
         return class_similarity(self.scores(data), self.readout.codes).softmax(dim=1)
 
     def prepare(self, data: Data | PreparedGraph) -> PreparedGraph:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.readout import Machine, Targets, p_values, sets_of
+from torch_gckm.readout import Machine, Targets, check_classes, p_values, sets_of
 
 if TYPE_CHECKING:
     from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
@@ -54,6 +54,7 @@ class PredictsSets:
 
 def machine_of(readout: SemiSupRKMReadout, targets: Targets | None = None) -> Machine:
     """A readout solved for other labels, by default as it is; a copy, which has no factors, is solved again."""
+    check_classes(readout.code)
     fit = readout.fit
     if targets is None and fit.solution is None:
         targets = Targets(fit.label_weight, fit.label_class, readout.out_channels)

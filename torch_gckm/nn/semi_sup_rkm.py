@@ -12,7 +12,7 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows, kernel_from_config
 from torch_gckm.nn.extension import write
-from torch_gckm.nn.fits import FittedModule, ReadoutFit
+from torch_gckm.nn.fits import FittedModule, ReadoutFit, own_rows
 from torch_gckm.nn.inductive import ReadoutMap
 from torch_gckm.nn.prediction_sets import PredictsSets, check_exchangeable, machine_of
 from torch_gckm.nn.settings import ReadoutSettings
@@ -25,6 +25,8 @@ from torch_gckm.readout import (
     class_codes,
     decode,
     dual_objective,
+    is_values,
+    kind_of_targets,
     known_codes,
     solve,
 )
@@ -34,31 +36,29 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
     r"""The semi-supervised restricted kernel machine from the `"Unsupervised Neighborhood Propagation
     Kernel Layers for Semi-supervised Node Classification" <https://arxiv.org/abs/2301.13764>`_ paper.
 
-    Kernel spectral clustering whose clusters are pulled towards the labels. With
-    :math:`r_i = v_i / \lambda_1 - l_i / \lambda_2`, :math:`v_i` the inverse kernel degree and
-    :math:`l_i` the label weights, the scores :math:`E` solve one linear system:
+    Kernel spectral clustering whose clusters are pulled towards the labels. With :math:`r_i = v_i / \lambda_1 - l_i /
+    \lambda_2`, :math:`v_i` the inverse kernel degree and :math:`l_i` the label weights, scores :math:`E` solve
 
     .. math::
         E = K a / \eta + 1 b', \qquad a = R E + L C / \lambda_2, \qquad 1'a = 0.
 
-    The solve is differentiable: a loss on the scores, or on the exact leave-out
-    scores, trains whatever made the features, so this can be the head of any GNN.
+    The solve is differentiable: a loss on scores or leave-out scores trains whatever made the features.
 
     .. note::
-        Leave-out scores are exact while the features do not depend on the labels. Once labels have been used to train
-        them, leave-out scores of a hidden layer's machine tell nothing about test accuracy.
+        Leave-out scores are exact while the features do not depend on the labels. Once
+        these have been used to train them, such scores tell nothing about test accuracy.
 
     Args:
         in_channels: The number of features of the view ``"h"``.
-        out_channels: The number of classes.
-        kernel: A kernel, its name, or a function of two matrices. Several views
-            can be combined: ``RBF(0.05) * RBF(10.0).on("x")``.
+        out_channels: The number of classes, or of columns of real targets.
+        kernel: A kernel, its name, or a function of two matrices; of several views, ``RBF() * RBF(10.0).on("x")``.
         eta: The regularisation :math:`\eta > 0`.
         lambda1: The weight :math:`\lambda_1 > 0` of the unsupervised term.
         lambda2: The weight :math:`\lambda_2 > 0` of the labels; smaller trusts them more.
         gram: How to represent the kernel matrix: ``"auto"``, ``"dense"`` or an object such as ``Dense()``.
         code: The class code: ``"one_vs_all"``, ``"binary"`` or a matrix of plus and minus ones
-            ``[out_channels, p]``. Other codes than one-vs-all are decoded by Hamming distance.
+            ``[out_channels, p]``. Other codes than one-vs-all are decoded by Hamming distance. ``"values"`` is for
+            real targets ``[n, out_channels]``, which are centred by their mean; the scores are then predictions.
         class_weight: ``"balanced"`` gives the labels of every class the same weight in sum, so that classes with
             many labels do not win everywhere. Leave-out scores keep the weights that all labels have.
 
@@ -89,13 +89,15 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
         class_weight: ClassWeight = None,
     ) -> None:
         super().__init__()
-        if out_channels < 2:
-            raise InvalidInputError(f"'out_channels' is the number of classes, at least 2, got {out_channels}")
+        if out_channels < (1 if is_values(code) else 2):
+            what = "columns, at least 1" if is_values(code) else "classes, at least 2"
+            raise InvalidInputError(f"'out_channels' is the number of {what}, got {out_channels}")
         for name, value in (("eta", eta), ("lambda1", lambda1), ("lambda2", lambda2)):
             if not value > 0:
                 raise InvalidInputError(f"'{name}' must be positive, got {value}")
-        if class_weight not in (None, "balanced"):
-            raise InvalidInputError(f"'class_weight' must be None or 'balanced', got {class_weight!r}")
+        if class_weight is not None and (class_weight != "balanced" or is_values(code)):
+            allowed = "None with code='values'" if is_values(code) else "None or 'balanced'"
+            raise InvalidInputError(f"'class_weight' must be {allowed}, got {class_weight!r}")
         self.in_channels, self.out_channels = in_channels, out_channels
         self.class_weight, self.code = class_weight, code
         self.eta, self.lambda1, self.lambda2 = float(eta), float(lambda1), float(lambda2)
@@ -134,7 +136,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
     @property
     def known_codes(self) -> Tensor:
         """The codes of the classes, NaN for those without a label, which are never predicted; ``[num_classes, p]``."""
-        return known_codes(self.codes, self.fit.label_class)
+        return self.codes if is_values(self.code) else known_codes(self.codes, self.fit.label_class)
 
     @property
     def fit(self) -> ReadoutFit:
@@ -150,13 +152,14 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
 
         Args:
             h: Features, a tensor (the view ``"h"``) or a mapping of views.
-            y: Class numbers, ``[n]``; -1 means unlabelled.
+            y: Class numbers, ``[n]``; -1 means unlabelled. Or real targets ``[n, p]``; NaN means unlabelled.
             train_mask: Which labels to use: boolean, node indices, or non-negative weights; by default all.
             split: The column to use of a mask ``[n, splits]``.
         """
         rows = self._checked(h)
-        targets = Targets.parse(y.to(rows.device), train_mask, rows.num_rows, self.out_channels, split, warn=True)
-        return self.solve_on(_own(rows, self.kernel.views), targets)
+        kind, size = kind_of_targets(self.code), (rows.num_rows, self.out_channels)
+        targets = kind.parse(y.to(rows.device), train_mask, *size, split, warn=True)
+        return self.solve_on(own_rows(rows, self.kernel.views), targets)
 
     def solve_on(self, rows: Rows, targets: Targets, landmarks: Tensor | None = None) -> Tensor:
         """Solve from features that nobody will write to; ``landmarks`` were chosen before, ``None`` chooses anew."""
@@ -190,7 +193,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
         """The dual objective with features that were checked before; see :meth:`loss`."""
         fit, duals = self.fit, self.h.detach()
         gram = fit.matrix_of(self.kernel, rows)
-        problem = self._problem(fit.label_weight, fit.label_class)
+        problem = self._problem(fit.label_weight, fit.coded(self.codes))
         solution = None if gram is None else fit.solution_of(problem, duals)
         if gram is None:
             with torch.no_grad():
@@ -205,7 +208,9 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
         .. math::
             E_B^{\textrm{out}} = (I - G_{BB} L_B / \lambda_2)^{-1} (E_B - G_{BB} L_B C_B / \lambda_2),
 
-        where :math:`E = G S` is the map from labels to scores. It reuses the factorisation and is differentiable.
+        where :math:`E = G S` is the map from labels to scores. It reuses the factorisation of the last solve and is
+        differentiable. The mean that real targets are centred by is that of the others; see
+        :func:`~torch_gckm.readout.withhold_one`.
 
         Args:
             groups: Sets of labelled nodes, or a matrix with a set in every row; each set is withheld as a whole.
@@ -235,8 +240,9 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
         return ReadoutMap(self.kernel, self.known_codes, self.fit.extension(self.kernel, eta, self._matrix))
 
     def predict(self, scores: Tensor | None = None) -> Tensor:
-        """Classes from scores, by default those of the last solve, ``[n]``."""
-        return decode(self.scores if scores is None else scores, self.known_codes)
+        """Classes from scores, by default those of the last solve, ``[n]``; real targets are the scores themselves."""
+        scores = self.scores if scores is None else scores
+        return scores if is_values(self.code) else decode(scores, self.known_codes)
 
     def _machines(self, per_class: bool) -> tuple[list[Machine], Tensor]:
         check_exchangeable(self.class_weight, self.fit.label_weight, per_class)
@@ -258,7 +264,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
 
     def _solved(self, gram: Gram, targets: Targets) -> ReadoutFit:
         weighted = targets.balanced() if self.class_weight == "balanced" else targets
-        solution = solve(gram, self._problem(weighted.weight, weighted.classes))
+        solution = solve(gram, self._problem(weighted.weight, weighted.coded(self.codes)))
         return ReadoutFit(gram, solution, weighted, self.h.dtype)
 
     def _adopt(self, fit: ReadoutFit) -> Tensor:
@@ -266,13 +272,14 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
         assert solution is not None
         write(self.h, solution.alpha.detach() / solution.r.detach().unsqueeze(1))
         self.fitted = fit
-        return solution.scores.to(self.h.dtype)
+        scores = solution.scores + fit.centre if fit.has_values else solution.scores
+        return scores.to(self.h.dtype)
 
     def _matrix(self, rows: Rows) -> Gram:  # With the landmarks of the fit.
         return self.gram.uncentred(self.kernel, rows, landmarks=self.fit.known_landmarks)
 
-    def _problem(self, weight: Tensor, classes: Tensor) -> ReadoutProblem:
-        return ReadoutProblem(weight, self.codes[classes.clamp(min=0)], self.eta, self.lambda1, self.lambda2)
+    def _problem(self, weight: Tensor, codes: Tensor) -> ReadoutProblem:
+        return ReadoutProblem(weight, codes, self.eta, self.lambda1, self.lambda2)
 
     def _checked(self, h: FeaturesLike) -> Rows:
         rows = as_rows(h).to(self.h.dtype)
@@ -290,9 +297,3 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
             f"eta={self.eta:g}, lambda1={self.lambda1:g}, lambda2={self.lambda2:g}, "
             f"class_weight={self.class_weight!r}, gram={self.gram!r})"
         )
-
-
-def _own(rows: Rows, views: Sequence[str]) -> Rows:
-    """A copy of features, whose owner may write to them; gradients pass through."""
-    tensors = {name: tensor.clone() for name, tensor in rows.tensors(views).items()}
-    return as_rows(tensors["h"] if set(tensors) == {"h"} else tensors)

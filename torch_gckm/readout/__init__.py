@@ -23,10 +23,12 @@ from torch_gckm.readout.targets import (
     pick_mask,
 )
 from torch_gckm.readout.updates import AddedLabels, step_of
+from torch_gckm.readout.values import VALUES, RealTargets, check_classes, check_values, is_values, kind_of_targets
 
 __all__ = [
-    "AddedLabels", "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "Machine", "ReadoutProblem",
-    "ReadoutSolution", "Targets", "class_codes", "class_similarity", "count_classes", "decode", "dual_objective",
-    "known_codes", "label_weights", "labels_of", "p_values", "pick_mask", "places_of", "sets_of", "solve", "step_of",
+    "VALUES", "AddedLabels", "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "Machine",
+    "ReadoutProblem", "ReadoutSolution", "RealTargets", "Targets", "check_classes", "check_values", "class_codes",
+    "class_similarity", "count_classes", "decode", "dual_objective", "is_values", "kind_of_targets", "known_codes",
+    "label_weights", "labels_of", "p_values", "pick_mask", "places_of", "sets_of", "solve", "step_of",
     "withhold_groups", "withhold_one"
 ]  # fmt: skip

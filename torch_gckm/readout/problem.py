@@ -50,6 +50,10 @@ class ReadoutSolution(ABC):
         return self.problem.eta * (self.scores - self.bias)
 
     @abstractmethod
+    def scores_for(self, codes: Tensor) -> Tensor:
+        r"""The scores :math:`G L C / \lambda_2` that the labelled nodes would cause with other codes, ``[n, q]``."""
+
+    @abstractmethod
     def columns(self, index: Tensor) -> Callable[[Tensor], Tensor]:
         r"""Columns :math:`G_{:B}` of the symmetric map :math:`E = G S` from labels to scores, some rows at a time.
 
@@ -77,18 +81,37 @@ def check_degrees(degrees: Tensor) -> None:
         )
 
 
-def withhold_one(solution: ReadoutSolution, index: Tensor, codes: Tensor, weight: Tensor) -> Tensor:
+def withhold_one(
+    solution: ReadoutSolution, index: Tensor, codes: Tensor, weight: Tensor, constant: Tensor | None = None
+) -> Tensor:
     r"""Scores of labelled nodes had their own labels been withheld, one at a time, in closed form.
 
     Scores are linear in the labels, :math:`E = G L C / \lambda_2`. With :math:`G_B = G_{BB} L_B / \lambda_2`, taking
     away the labels of a set :math:`B` leaves :math:`E_B^{\textrm{out}} = (I - G_B)^{-1} (E_B - G_B C_B)`.
+
+    Codes that are centred by their own mean move by :math:`\delta` when labels are withheld, because the mean does.
+    With ``constant``, the scores :math:`u = G L 1 / \lambda_2` of constant codes at the labelled nodes, ``[b, 1]``,
+
+    .. math::
+        \delta_B = -\frac{\sum_{i \in B} l_i c_i}{\sum_{i \notin B} l_i}, \qquad
+        E_B^{\textrm{out}} = (I - G_B)^{-1} (E_B - u_B \delta_B' - G_B (C_B - 1 \delta_B')) + 1 \delta_B'.
     """
     leverage = (solution.leverage(index) * weight).unsqueeze(1)
-    return (solution.scores[index] - leverage * codes) / (1.0 - leverage)
+    scores = solution.scores[index]
+    if constant is None:
+        return (scores - leverage * codes) / (1.0 - leverage)
+    share = weight.unsqueeze(1)
+    shift = -share * codes / (panels.total(weight) - share)
+    return (scores - constant * shift - leverage * (codes - shift)) / (1.0 - leverage) + shift
 
 
 def withhold_groups(
-    solution: ReadoutSolution, index: Tensor, codes: Tensor, weight: Tensor, places: Sequence[Tensor]
+    solution: ReadoutSolution,
+    index: Tensor,
+    codes: Tensor,
+    weight: Tensor,
+    places: Sequence[Tensor],
+    constant: Tensor | None = None,
 ) -> list[Tensor]:
     """Withhold the labels of a group at a time; see :func:`withhold_one`."""
     response, scores = solution.response(index) * weight, solution.scores[index]
@@ -98,7 +121,14 @@ def withhold_groups(
         at = torch.stack([places[number] for number in numbers])
         block = response[at.unsqueeze(2), at.unsqueeze(1)]
         system = torch.eye(size, dtype=block.dtype, device=block.device) - block
-        withheld = torch.linalg.solve(system, scores[at] - block @ codes[at])
+        seen, own, shift = scores[at], codes[at], torch.zeros((), dtype=scores.dtype, device=scores.device)
+        if constant is not None:
+            if size == index.numel():
+                raise InvalidLabelError("a group holds all labelled nodes; the mean of the others is not defined")
+            share = weight[at].unsqueeze(2)
+            shift = -(share * own).sum(dim=1, keepdim=True) / (panels.total(weight) - share.sum(dim=1, keepdim=True))
+            seen, own = seen - constant[at] * shift, own - shift
+        withheld = torch.linalg.solve(system, seen - block @ own) + shift
         for number, part in zip(numbers, withheld, strict=True):
             results[number] = part
     return results

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -60,6 +61,9 @@ class ExactSolution(ReadoutSolution):
         # Without gradients the factors are all that is needed: an n x n array less to keep.
         self._system = system if system.requires_grad else self._factors[0]
         self.alpha, self.bias, self.scores = self._apply(problem.labels(system.dtype))
+
+    def scores_for(self, codes: Tensor) -> Tensor:
+        return self._apply(replace(self.problem, codes=codes).labels(self.r.dtype))[2]
 
     def columns(self, index: Tensor) -> Callable[[Tensor], Tensor]:
         unit = torch.zeros(self.r.size(0), index.size(0), dtype=self.r.dtype, device=self.r.device)
@@ -139,17 +143,23 @@ class LowRankSolution(ReadoutSolution):
             )
         self._factors = factors
         labels = problem.labels(torch.float64)
+        self.bias, self.scores = self._apply(labels)
+        self.alpha = self.r.unsqueeze(1) * self.scores + labels
+
+    def scores_for(self, codes: Tensor) -> Tensor:
+        return self._apply(replace(self.problem, codes=codes).labels(torch.float64))[1]
+
+    def _apply(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         weighted = self._t.unsqueeze(1) * labels
-        parts = panels.rows_where(labelled).split(_ROWS)
+        parts = panels.rows_where(self.problem.weight > 0).split(_ROWS)
         right = panels.accumulate(panels.cross(self._rows(part), weighted[part]) for part in parts)
         solution = solve_with_factors(self._system, self._factors, right)
-        self.bias = solution[-1]
         if self._panel.requires_grad:
             hidden = self._panel.double() @ solution[:-1]
         else:
             hidden = panels.times(self._panel, solution[:-1], _block_precision(self._panel))
-        self.scores = self._t.unsqueeze(1) * (hidden + self.bias + residual.unsqueeze(1) * labels / eta)
-        self.alpha = self.r.unsqueeze(1) * self.scores + labels
+        own = self._residual.unsqueeze(1) * labels / self.problem.eta
+        return solution[-1], self._t.unsqueeze(1) * (hidden + solution[-1] + own)
 
     def columns(self, index: Tensor) -> Callable[[Tensor], Tensor]:
         rows = self._t[index].unsqueeze(1) * self._rows(index)

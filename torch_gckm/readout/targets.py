@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from torch_gckm import panels
-from torch_gckm.errors import InvalidInputError, InvalidLabelError, UnlabelledClassWarning
+from torch_gckm.errors import InvalidInputError, InvalidLabelError, UnlabelledClassWarning, heterogeneous_graph
 
 ClassWeight = Literal["balanced"] | None
 CodeLike = Union[str, Tensor]
@@ -48,7 +48,10 @@ class Targets:
         y = y.squeeze(-1) if y.dim() == 2 and y.size(1) == 1 else y
         if y.shape != (num_nodes,) or y.is_floating_point() or y.dtype == torch.bool:
             given = f"{y.dtype} {tuple(y.shape)}"
-            raise InvalidLabelError(f"'y' must hold an integer class for each of the {num_nodes} nodes, got {given}")
+            hint = "real targets need a readout with code='values', or a GCKMRegressor"
+            raise InvalidLabelError(
+                f"'y' must hold an integer class for each of the {num_nodes} nodes, got {given}; {hint}"
+            )
         y = y.long()
         if mask is None:
             weight = torch.ones_like(y, dtype=torch.get_default_dtype())
@@ -92,6 +95,10 @@ class Targets:
         """The number of labels of every class, ``[num_classes]``."""
         return panels.counts(self.classes[self.is_labelled], self.num_classes)
 
+    def coded(self, codes: Tensor) -> Tensor:
+        """What the readout is solved for: the codes ``[num_classes, p]`` of the nodes' classes, ``[n, p]``."""
+        return codes[self.classes.clamp(min=0)]
+
     def to(self, device: torch.device) -> Self:
         """The same labels on another device."""
         return replace(self, weight=self.weight.to(device), classes=self.classes.to(device))
@@ -107,7 +114,7 @@ class Targets:
 def labels_of(data: Data) -> Tensor:
     """The labels ``y`` of a graph, ``[n]`` or ``[n, 1]``."""
     if isinstance(data, HeteroData):
-        raise InvalidInputError("heterogeneous graphs are not supported; convert with data.to_homogeneous()")
+        raise heterogeneous_graph(data)
     y = data.y
     if y is None:
         raise InvalidInputError("the data object has no labels 'y'; use -1 for unlabelled nodes")
@@ -170,7 +177,8 @@ def class_codes(code: CodeLike, num_classes: int) -> Tensor:
     """The code of every class, ``[num_classes, p]``.
 
     ``"one_vs_all"`` has one column per class, ``"binary"`` is the class number in binary, with as few columns as
-    possible; any other is given as a matrix of plus and minus ones with distinct rows.
+    possible; any other is given as a matrix of plus and minus ones with distinct rows. ``"values"`` is for targets that
+    are numbers, ``num_classes`` columns of them, which stand for themselves: the identity.
     """
     if isinstance(code, Tensor):
         codes = code.to(torch.get_default_dtype())
@@ -185,7 +193,9 @@ def class_codes(code: CodeLike, num_classes: int) -> Tensor:
         bits = max(1, math.ceil(math.log2(num_classes)))
         numbers = torch.arange(num_classes).unsqueeze(1)
         return 2.0 * ((numbers >> torch.arange(bits)) & 1) - 1.0
-    raise InvalidInputError(f"unknown class code {code!r}; choose 'one_vs_all', 'binary' or pass a matrix")
+    if code == "values":
+        return torch.eye(num_classes)
+    raise InvalidInputError(f"unknown class code {code!r}; choose 'one_vs_all', 'binary', 'values' or pass a matrix")
 
 
 def class_similarity(scores: Tensor, codes: Tensor) -> Tensor:

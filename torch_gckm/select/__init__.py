@@ -5,5 +5,8 @@ from torch_gckm.select.inductive_ensemble import InductiveEnsemble
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.search import search
 from torch_gckm.select.space import Space
+from torch_gckm.select.value_ensemble import InductiveValueEnsemble, ValueEnsemble
 
-__all__ = ["GCKMEnsemble", "InductiveEnsemble", "SearchResult", "Space", "search"]
+__all__ = [
+    "GCKMEnsemble", "InductiveEnsemble", "InductiveValueEnsemble", "SearchResult", "Space", "ValueEnsemble", "search"
+]  # fmt: skip

@@ -18,7 +18,7 @@ from torch_gckm.nn.fits import ReadoutFit
 from torch_gckm.nn.prediction_sets import PredictsSets, machine_of
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
 from torch_gckm.nn.settings import model_from_content
-from torch_gckm.readout import Machine, Targets, class_similarity, label_weights
+from torch_gckm.readout import Machine, Targets, class_similarity, is_values, label_weights
 from torch_gckm.select.inductive_ensemble import FORMAT, Calibration, InductiveEnsemble
 from torch_gckm.select.look_ahead import look_ahead
 from torch_gckm.select.trial import FIT_ERRORS, quiet
@@ -41,6 +41,9 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     It predicts, extends to new nodes, saves and loads as a single :class:`~torch_gckm.nn.GCKM` does. Probabilities are
     calibrated on scores of labelled nodes whose own labels were withheld. If every class has a single label, none can
     be: the mean certainty about unlabelled nodes is then the share of them on which members agree with the ensemble.
+
+    For prediction sets, members are solved for the given labels only, which keep their weights; a further one has that
+    of its class. Their coverage is not guaranteed if labels have chosen the members, as a search does it.
 
     Args:
         members: Models fitted to the same graph, with readouts solved for the same labels at step 0.
@@ -91,17 +94,6 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     def predict_proba(self, data: Data | None = None) -> Tensor:
         """Calibrated class probabilities ``[n, num_classes]``."""
         return (self.temperature * self.scores(data)).softmax(dim=1)
-
-    def predict_set(
-        self, coverage: float = 0.9, *, per_class: bool = False, randomize: bool = False, seed: int = 0
-    ) -> Tensor:
-        """For every node of the fitted graph the classes that cannot be excluded, boolean ``[n, num_classes]``.
-
-        See :meth:`PredictsSets.predict_set <torch_gckm.nn.prediction_sets.PredictsSets.predict_set>`. But members are
-        solved for the given labels only, which keep their weights; a further one has that of its class.
-        And the coverage is not guaranteed, as the labels have chosen the members; the documentation has measured ones.
-        """
-        return super().predict_set(coverage, per_class=per_class, randomize=randomize, seed=seed)
 
     @torch.no_grad()
     def suggest(self, count: int = 10) -> Tensor:
@@ -285,6 +277,10 @@ def ensemble_from(content: dict[str, Any], path: PathLike) -> GCKMEnsemble | Ind
         raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
     members: list[Any] = [model_from_content(member) for member in content["members"]]
     calibration = Calibration(content["spread"].tolist(), float(content["temperature"]))
+    if is_values(members[0].settings.readout.code):
+        from torch_gckm.select.value_ensemble import values_from
+
+        return values_from(members, content)
     if isinstance(members[0], InductiveGCKM):
         return InductiveEnsemble(members, calibration)
     return GCKMEnsemble(members, calibration, content.get("labelled"))

@@ -9,6 +9,8 @@ from torch_gckm.nn import GCKM
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.ensemble import GCKMEnsemble
 from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, describe_error, quiet
+from torch_gckm.select.value_ensemble import ValueEnsemble
+from torch_gckm.select.values import ValueEvaluator
 from torch_gckm.select.withheld import check_well_posed
 
 MEMBERS = 8  # How many settings an ensemble combines.
@@ -50,7 +52,7 @@ class SearchResult:
         Args:
             size: The number of settings.
             self_training: Let the ensemble also learn from nodes that it is sure of, see
-                :meth:`GCKMEnsemble.self_train`.
+                :meth:`GCKMEnsemble.self_train`. Not done with real targets.
         """
         if size < 1:
             raise InvalidInputError(f"an ensemble needs at least one model, got size={size}")
@@ -65,7 +67,10 @@ class SearchResult:
                         else:
                             models[trial.number] = model
                 if all(trial.number in models for trial in members):
-                    ensemble = GCKMEnsemble([models[number] for number in sorted(trial.number for trial in members)])
+                    chosen = [models[number] for number in sorted(trial.number for trial in members)]
+                    if isinstance(self.evaluator, ValueEvaluator):
+                        return ValueEnsemble(chosen)
+                    ensemble = GCKMEnsemble(chosen)
                     return ensemble.self_train_on(self.evaluator.labels.targets) if self_training else ensemble
         raise NotFittedError(self._nothing())
 
@@ -87,19 +92,20 @@ class SearchResult:
         measures = ranked[0].measures
         shown = {"best": str(ranked[0].number)}
         for name in ("leave_one_out", "cosine", "val_acc"):
-            if not math.isnan(measures[name]):
+            if not math.isnan(measures.get(name, math.nan)):
                 shown[name] = f"{100 * measures[name]:.1f}"
         return shown
 
     def table(self, count: int = 10) -> str:
         """The best trials, a line each."""
-        lines = [f"{'trial':>6}{'one out':>9}{'per class':>11}{'cosine':>8}{'seconds':>9}  setting"]
+        columns = {"leave_one_out": "one out", "per_class_out": "per class", "cosine": "cosine"}
+        if isinstance(self.evaluator, ValueEvaluator):  # The share of the variance that is explained.
+            columns = {"leave_one_out": "one out"}
+        lines = [f"{'trial':>6}{''.join(f'{c:>{len(c) + 2}}' for c in columns.values())}{'seconds':>9}  setting"]
         for trial in self.ranked()[:count]:
             m = trial.measures
-            lines.append(
-                f"{trial.number:>6}{100 * m['leave_one_out']:>9.1f}{100 * m['per_class_out']:>11.1f}"
-                f"{100 * m['cosine']:>8.1f}{trial.seconds:>9.2f}  {trial.setting}"
-            )
+            cells = "".join(f"{100 * m[name]:>{len(column) + 2}.1f}" for name, column in columns.items())
+            lines.append(f"{trial.number:>6}{cells}{trial.seconds:>9.2f}  {trial.setting}")
         return "\n".join(lines)
 
     def _nothing(self) -> str:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from torch_gckm.errors import GraphMismatchError, InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
 from torch_gckm.nn import ModelSettings
-from torch_gckm.readout import count_classes
+from torch_gckm.readout import check_values, count_classes, labels_of
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.portfolio import portfolio
 from torch_gckm.select.result import SearchResult
 from torch_gckm.select.space import Space
 from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, Trial, quiet
+from torch_gckm.select.values import ValueEvaluator, ValueRanking
 from torch_gckm.select.workers import bundles, default_workers, run_all
 from torch_gckm.train.labelling import Labelling
 
@@ -39,6 +41,7 @@ def search(
     num_classes: int | None = None,
     split: int | None = None,
     gram: GramLike = "auto",
+    numeric: bool = False,
     workers: int | None = None,
     progress: bool = True,
     checkpoint: PathLike | None = None,
@@ -67,6 +70,8 @@ def search(
         split: The column to use of masks ``[n, splits]``.
         gram: How to represent kernel matrices. ``"auto"`` ranks settings by matrices of a lower rank than those
             of the models that the result returns.
+        numeric: The labels ``y`` are real targets, ``[n]`` or ``[n, p]`` (NaN: unknown); squared errors of withheld
+            ones rank the settings.
         workers: How many settings to fit at a time, each in a process with one core; by default as many as torch
             uses threads, and one on large graphs, where one fit keeps them all busy.
         progress: Show a progress bar.
@@ -77,14 +82,14 @@ def search(
             raise InvalidInputError(f"'{name}' must be a positive number, got {limit!r}")
     if workers is not None and workers < 1:
         raise InvalidInputError(f"'workers' must be positive, got {workers}")
-    evaluator = evaluator_for(data, num_classes, gram, split)
+    evaluator = evaluator_for(data, num_classes, gram, split, numeric=numeric)
     is_default = space is None or replace(space, directions=None) == Space()
     if budget is None and max_settings is None and not is_default:
         raise InvalidInputError("a space has no end: give a 'budget' in seconds, 'max_settings', or both")
     space = (space or Space()).on_graph(data)
     first = portfolio(evaluator.fits.graphs, space.main_direction) if is_default else []
     max_settings = len(first) if is_default and max_settings is None else max_settings
-    result = SearchResult(evaluator, Ranking.of(criterion, evaluator.labels, [promise for _, promise in first]), [])
+    result = SearchResult(evaluator, ranking_for(evaluator, criterion, [promise for _, promise in first]), [])
     tried_first = [[setting.to_dict(), promise] for setting, promise in first]
     identity = {"seed": seed, "portfolio": tried_first, **search_identity(evaluator, space, gram)}
     spent = _resume(checkpoint, result, identity)
@@ -95,7 +100,7 @@ def search(
     used = SharedFits(
         evaluator.fits.graphs, evaluator.fits.num_classes, ROUGH if gram == "auto" else gram, _MEMORY / workers
     )
-    rough = Evaluator(used, evaluator.labels)
+    rough = type(evaluator)(used, evaluator.labels)
     saved = shown = start = time.perf_counter()
     with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit=" settings") as bar:
 
@@ -126,11 +131,23 @@ def search(
     return result
 
 
-def evaluator_for(data: Data, num_classes: int | None, gram: GramLike, split: int | None) -> Evaluator:
+def evaluator_for(
+    data: Data, num_classes: int | None, gram: GramLike, split: int | None, *, numeric: bool = False
+) -> Evaluator:
     """For a graph with labels; there is one class more than the largest label unless a number is given."""
+    if numeric:
+        columns = check_values(labels_of(data), data.num_nodes).size(1)
+        return ValueEvaluator(SharedFits(PreparedGraphs(data), columns, gram), Labelling.of_values(data, split))
     classes = count_classes(data) if num_classes is None else num_classes
     labels = Labelling.of(data, classes, split)
     return Evaluator(SharedFits(PreparedGraphs(data), classes, gram), labels)
+
+
+def ranking_for(evaluator: Evaluator, criterion: Criterion, promises: Sequence[float] = ()) -> Ranking:
+    """What ranks the trials of an evaluator; the first ones are of the portfolio, with these promises."""
+    if isinstance(evaluator, ValueEvaluator):
+        return ValueRanking(criterion, promises)
+    return Ranking.of(criterion, evaluator.labels, promises)
 
 
 def search_identity(evaluator: Evaluator, space: Space, gram: GramLike) -> dict[str, Any]:

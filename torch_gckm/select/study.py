@@ -10,9 +10,9 @@ from torch_geometric.data import Data
 
 from torch_gckm.gram import GramLike
 from torch_gckm.nn import ModelSettings
-from torch_gckm.select.criteria import Criterion, Ranking
+from torch_gckm.select.criteria import Criterion
 from torch_gckm.select.result import SearchResult
-from torch_gckm.select.search import check_identity, evaluator_for, search_identity
+from torch_gckm.select.search import check_identity, evaluator_for, ranking_for, search_identity
 from torch_gckm.select.space import Space
 from torch_gckm.select.trial import Trial
 
@@ -64,7 +64,7 @@ def study_search(
 
     space = (space or Space()).on_graph(data)
     evaluator = evaluator_for(data, num_classes, gram, split)
-    ranking = Ranking.of(criterion, evaluator.labels)
+    ranking = ranking_for(evaluator, criterion)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=False)
     study = optuna.create_study(

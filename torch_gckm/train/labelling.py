@@ -16,7 +16,7 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph import canonical_edges, graph_of
 from torch_gckm.graph.topology import matrix_identity
 from torch_gckm.layouts import to_csr
-from torch_gckm.readout import Targets, labels_of, pick_mask
+from torch_gckm.readout import RealTargets, Targets, check_values, labels_of, pick_mask
 
 NodesLike = Union[float, int, Tensor, Sequence[int], NDArray[Any]]
 _MASKS = ("train_mask", "val_mask", "test_mask")
@@ -27,7 +27,7 @@ class Labelling:
     """The labels of a graph, parsed once."""
 
     targets: Targets  # The labels to learn from.
-    y: Tensor  # All labels, [n], -1 where unknown.
+    y: Tensor  # All labels, [n], -1 where unknown; or real targets, [n, p], NaN where unknown.
     val: Tensor  # The nodes to choose by, boolean [n].
     test: Tensor  # The nodes to judge by, boolean [n].
 
@@ -43,6 +43,18 @@ class Labelling:
             parts.append((chosen > 0) & (y >= 0))
         return cls(targets, y, *parts)
 
+    @classmethod
+    def of_values(cls, data: Data, split: int | None = None) -> Self:
+        """Those of a graph with real targets, ``[n]`` or ``[n, p]``, NaN where unknown."""
+        y = check_values(labels_of(data), data.num_nodes)
+        known = ~y.isnan().any(dim=1)
+        parts = []
+        for name in ("val_mask", "test_mask"):
+            mask = data.get(name)
+            chosen = torch.zeros_like(known) if mask is None else pick_mask(mask, known.numel(), split, name) > 0
+            parts.append(chosen & known)
+        return cls(RealTargets.of(data, y.size(1), split), y, *parts)
+
     @property
     def unlabelled(self) -> Tensor:
         """The nodes whose labels a fit does not see, boolean ``[n]``."""
@@ -51,7 +63,8 @@ class Labelling:
     @property
     def identity(self) -> list[int]:
         """Numbers that tell these labels, weights and masks from any others."""
-        columns = (self.targets.weight, self.targets.classes, self.y, self.val, self.test)
+        labels = self.y.view(self.targets.num_nodes, -1).nan_to_num().unbind(1)
+        columns = (self.targets.weight, self.targets.classes, *labels, self.val, self.test)
         return list(matrix_identity(torch.stack([column.double().cpu() for column in columns], dim=1)))
 
 

@@ -18,6 +18,7 @@ from torch_gckm.nn import GCKM
 from torch_gckm.nn.settings import differences
 from torch_gckm.optim import CayleyAdam, param_groups
 from torch_gckm.panels import count, holds_somewhere
+from torch_gckm.readout import check_classes
 from torch_gckm.train.history import History, Record, Snapshot
 from torch_gckm.train.labelling import Labelling, NodesLike, node_subset
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score
@@ -92,6 +93,7 @@ class Trainer:
             data: Features ``x``, edges, labels ``y``, ``train_mask``, and perhaps ``val_mask`` and ``test_mask``.
             split: The column to use of masks ``[n, splits]``.
         """
+        check_classes(self.model.readout.code)  # The monitors are about classes.
         if self.nodes is not None:
             Labelling.of(data, self.model.out_channels, split)  # Refuses bad labels before any work is done.
             data, split = node_subset(data, self.nodes, split, self.seed), None

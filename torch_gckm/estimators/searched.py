@@ -1,0 +1,88 @@
+"""What estimators that search for settings have in common."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch_geometric.data import Data
+
+from torch_gckm.errors import InvalidInputError
+from torch_gckm.estimators.base import GraphEstimator, check_count, seed_of
+from torch_gckm.graph import is_directed
+from torch_gckm.nn import GCKM
+from torch_gckm.select import GCKMEnsemble, SearchResult, Space, search
+
+
+class SearchedEstimator(GraphEstimator):
+    """An estimator that searches for settings and combines the best; ``model_`` is the ensemble of these."""
+
+    model_: Any
+    result_: SearchResult | None
+    search: Any
+    members: int
+
+    def _check_options(self) -> None:
+        if not (self.search is None or self.search == "auto" or isinstance(self.search, Space)):
+            raise InvalidInputError(f"'search' must be \"auto\", a Space or None, got {self.search!r}")
+        check_count("members", self.members)
+
+    def _search(self, graph: Data, num_classes: int | None, from_rows: bool) -> SearchResult:
+        space = self.search if isinstance(self.search, Space) else Space()
+        if from_rows and space.directions is None:
+            space = replace(space, directions=("in",))  # As rows that are new receive.
+        options: dict[str, Any] = self.get_params(deep=False)
+        budget, most, workers = options["budget"], options["max_settings"], options["workers"]
+        if self.search is None:
+            budget, most, workers = None, 2 * self.members, workers or 1
+        return search(
+            graph, space, budget, options.get("criterion", "auto"), seed_of(options["random_state"]), max_settings=most,
+            num_classes=num_classes, gram=options["gram"], numeric=num_classes is None, workers=workers,
+            progress=options["progress"], checkpoint=options["checkpoint"],
+        )  # fmt: skip
+
+    def _keep_names(
+        self, graph: Data, node_names: Sequence[str] | None, feature_names: Sequence[str] | None, from_rows: bool
+    ) -> None:
+        """Keep names that were given, and what kind of graph was fitted."""
+        self.node_names_ = None if node_names is None else list(node_names)
+        if feature_names is not None:
+            if len(feature_names) != self.n_features_in_:
+                raise InvalidInputError(f"{len(feature_names)} 'feature_names' for {self.n_features_in_} features")
+            self.feature_names_in_ = np.array(feature_names, dtype=object)
+        self.from_rows_, self.directed_ = from_rows, is_directed(graph)
+
+    def _content(self, inductive: bool) -> dict[str, Any]:
+        """What files of all such estimators hold."""
+        self._require_fit()
+        is_reduced = inductive and isinstance(self.model_, GCKMEnsemble)
+        return {
+            "ensemble": (self.model_.inductive() if is_reduced else self.model_).content(),
+            "from_rows": self.from_rows_,
+            "node_names": None if inductive else self.node_names_,
+            "directed": self.directed_,
+            "num_features": self.n_features_in_,
+            "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
+        }
+
+    def _take_content(self, content: dict[str, Any], model: Any) -> None:
+        """Become what :meth:`_content` described."""
+        self.model_, self.result_, self.node_names_ = model, None, content.get("node_names")
+        self.from_rows_, self.directed_ = content.get("from_rows", False), content.get("directed", False)
+        self.n_features_in_ = content.get("num_features", model.models[0].in_channels)
+        if content.get("feature_names"):
+            self.feature_names_in_ = np.array(content["feature_names"], dtype=object)
+
+    def _fitted_layers(self) -> list[GCKM]:
+        return self._ensemble().members
+
+    def _ensemble(self) -> GCKMEnsemble:
+        """The fitted ensemble; raises if a file held only what other graphs need."""
+        self._require_fit()
+        if not isinstance(self.model_, GCKMEnsemble):
+            kind = "regressor" if self._estimator_type_is_regressor() else "classifier"
+            raise InvalidInputError(f"the {kind} was saved with inductive=True and knows no graph; pass it one")
+        return self.model_
+
+    def _estimator_type_is_regressor(self) -> bool:
+        return bool(self.__sklearn_tags__().estimator_type == "regressor")

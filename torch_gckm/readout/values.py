@@ -1,0 +1,110 @@
+"""Real targets: numbers that a fit may learn from, one or several columns, centred by their own mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from torch_gckm import panels
+from torch_gckm.errors import InvalidInputError, InvalidLabelError
+from torch_gckm.readout.targets import Targets, pick_mask
+
+VALUES = "values"  # The code of readouts whose targets are numbers.
+
+
+@dataclass(frozen=True)
+class RealTargets(Targets):
+    r"""The numbers that a fit may see; to the rest of :class:`Targets`, all labelled nodes are of one class.
+
+    The readout is not equivariant to shifts: it is solved for targets minus :attr:`centre`, the weighted mean
+    :math:`\sum_i l_i y_i / \sum_i l_i` of the labelled ones, which is added to the scores afterwards.
+    """
+
+    values: Tensor  # [n, p] in double precision, zero for unlabelled nodes.
+
+    @classmethod
+    def parse(
+        cls,
+        y: Tensor,
+        mask: Tensor | None,
+        num_nodes: int,
+        num_classes: int,
+        split: int | None = None,
+        *,
+        warn: bool = False,
+    ) -> Self:
+        """Check targets, ``[n]`` or ``[n, p]`` with NaN for unlabelled nodes, and mask, and combine them.
+
+        ``num_classes`` is the number of columns. See :meth:`Targets.parse` for the mask.
+        """
+        y = check_values(y, num_nodes, num_classes)
+        unknown = y.isnan()
+        weight = y.new_ones(num_nodes) if mask is None else pick_mask(mask, num_nodes, split).to(y.device)
+        labelled = (weight > 0) & ~unknown.all(dim=1)
+        wrong = labelled & ~y.isfinite().all(dim=1)
+        if panels.holds_somewhere(wrong):
+            node = panels.first(wrong)
+            hint = "known targets are finite, and a node has all of its columns or none (NaN: unknown)"
+            raise InvalidLabelError(f"node {node} has the targets {y[node].tolist()}; {hint}")
+        if not panels.holds_somewhere(labelled):
+            raise InvalidLabelError("the target of every node is unknown; give some, and mark them in train_mask")
+        values = torch.where(labelled.unsqueeze(1), y, 0.0)
+        known = values[labelled]
+        if panels.holds_everywhere(known == known[:1]):
+            raise InvalidLabelError(
+                f"the targets of all {known.size(0)} labelled nodes are {known[0].tolist()}: there is nothing to learn"
+            )
+        weight = torch.where(labelled, weight, 0.0)
+        return cls(weight, torch.where(labelled, 0, -1), 1, values)
+
+    @property
+    def labels(self) -> Tensor:
+        """The targets of the labelled nodes, ``[b, p]``."""
+        return self.values[self.labelled]
+
+    @property
+    def centre(self) -> Tensor:
+        """The weighted mean of the labelled targets, ``[p]``."""
+        weight = self.weight.to(self.values)
+        return panels.column_sums(weight.unsqueeze(1) * self.values) / panels.total(weight)
+
+    def coded(self, codes: Tensor) -> Tensor:
+        """What the readout is solved for: the centred targets, ``[n, p]``, zero for unlabelled nodes."""
+        return torch.where(self.is_labelled.unsqueeze(1), self.values - self.centre, 0.0)
+
+    def to(self, device: torch.device) -> Self:
+        """The same targets on another device."""
+        return replace(super().to(device), values=self.values.to(device))
+
+    def balanced(self) -> Self:
+        raise InvalidInputError("class_weight='balanced' is about classes; leave it out for real targets")
+
+
+def check_values(y: Tensor, num_nodes: int, columns: int | None = None) -> Tensor:
+    """Real targets as ``[n, p]`` in double precision; refuses other kinds and shapes."""
+    wanted = f"[{num_nodes}, {'p' if columns is None else columns}]"
+    if not y.is_floating_point() or y.layout != torch.strided:
+        raise InvalidLabelError(f"real targets are floating-point numbers {wanted}, got {y.dtype} {tuple(y.shape)}")
+    given = y.unsqueeze(1) if y.dim() == 1 else y
+    if given.dim() != 2 or given.size(0) != num_nodes or given.size(1) != (columns or max(given.size(1), 1)):
+        raise InvalidLabelError(f"real targets have the shape {wanted}, got {tuple(y.shape)}")
+    return given.double()
+
+
+def is_values(code: Any) -> bool:
+    """Whether the code of a readout says that its targets are numbers."""
+    return isinstance(code, str) and code == VALUES
+
+
+def check_classes(code: Any) -> None:
+    """Raise if the targets of a readout are numbers, where classes are needed."""
+    if is_values(code):
+        raise InvalidInputError("the targets of this model are numbers: it has predictions, but no classes")
+
+
+def kind_of_targets(code: Any) -> type[Targets]:
+    """What parses the labels of a readout with this code."""
+    return RealTargets if is_values(code) else Targets
