@@ -63,7 +63,7 @@ class TestEqualRows:
 class TestPrecision:
     def test_digits_that_are_lost_are_told(self, graph):
         x, y = rows_of(graph)
-        x = np.column_stack([x.astype(np.float64), 1_700_000_000 + np.arange(len(x))])
+        x = np.column_stack([x.astype(np.float64), 1_000_000 + 0.3 * np.arange(len(x))])
         with pytest.warns(GCKMWarning, match="column 8 differ by too little for single precision"):
             classifier().fit(x, y)
         data = graph.clone()
