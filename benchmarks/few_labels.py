@@ -53,12 +53,13 @@ def gckm(data: Data, seed: int, **settings: Any) -> Tensor:
 
 
 RANDOM = Space(depth=(0, 1, 2))  # Not the default space, so there is no portfolio.
+random = partial(gckm, budget=None, max_settings=48)
 ABLATIONS: dict[str, Method] = {
-    "gckm_without_self_training": partial(gckm, self_training=False),
-    "gckm_random": partial(gckm, search=RANDOM),
-    "gckm_random_power_0": partial(gckm, search=replace(RANDOM, powers=(0.0,))),
-    "gckm_random_few_hops": partial(gckm, search=replace(RANDOM, propagations=PROPAGATIONS[:6])),
-    "gckm_random_with_layers": partial(gckm, search=replace(RANDOM, depth=(1, 2))),
+    "gckm_without_self_training": partial(gckm, budget=None, self_training=False),
+    "gckm_random": partial(random, search=RANDOM),
+    "gckm_random_power_0": partial(random, search=replace(RANDOM, powers=(0.0,))),
+    "gckm_random_few_hops": partial(random, search=replace(RANDOM, propagations=PROPAGATIONS[:6])),
+    "gckm_random_with_layers": partial(random, search=replace(RANDOM, depth=(1, 2))),
 }
 METHODS: dict[str, Method] = {
     "gckm": partial(gckm, budget=None),  # The default's settings, however busy the machine is.
