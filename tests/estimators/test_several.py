@@ -5,9 +5,11 @@ from sklearn.metrics import average_precision_score, f1_score
 
 from tests.conftest import make_graph
 from torch_gckm import GCKMClassifier
+from torch_gckm.cli import main
 from torch_gckm.errors import GCKMError, InvalidInputError, InvalidLabelError
 from torch_gckm.estimators import label_metrics
 from torch_gckm.nn import GCKM
+from torch_gckm.report import write_report
 from torch_gckm.select.several_labels import label_probabilities, label_scales, labels_as_values
 
 QUICK = {"search": None, "members": 3, "progress": False}
@@ -139,3 +141,13 @@ def test_metrics():
     assert found["accuracy"] == 0.5
     with pytest.raises(InvalidInputError, match="none of the nodes"):
         label_metrics(-np.ones((3, 2)), p[:3] > 0.5, p[:3])
+
+
+def test_what_is_about_one_class_per_node_refuses_several(fitted, tmp_path, capsys):
+    classifier, _ = fitted
+    for ask in (classifier.predict_set, classifier.suggest, lambda: write_report(tmp_path / "page.html", classifier)):
+        with pytest.raises(InvalidInputError, match=r"no classes|about classes"):
+            ask()
+    classifier.save(tmp_path / "model.pt")
+    assert main(["predict", str(tmp_path / "model.pt")]) == 2
+    assert "several labels per node" in capsys.readouterr().err

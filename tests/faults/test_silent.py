@@ -10,7 +10,6 @@ from tests.conftest import make_graph
 from torch_gckm import GCKM, CayleyAdam, GCKMClassifier, GCKMClustering, GCKMConv, SemiSupRKMReadout, Trainer
 from torch_gckm.errors import (
     GCKMError,
-    GCKMWarning,
     GraphMismatchError,
     InvalidInputError,
     InvalidLabelError,
@@ -58,25 +57,6 @@ class TestEqualRows:
         together = model.predict_proba(x)
         for rows in (slice(40, 41), slice(30, 41), slice(None, None, -1)):
             assert np.allclose(model.predict_proba(x[rows]), together[rows])
-
-
-class TestPrecision:
-    def test_digits_that_are_lost_are_told(self, graph):
-        x, y = rows_of(graph)
-        x = np.column_stack([x.astype(np.float64), 1_000_000 + 0.3 * np.arange(len(x))])
-        with pytest.warns(GCKMWarning, match="column 8 differ by too little for single precision"):
-            classifier().fit(x, y)
-        data = graph.clone()
-        data.x = torch.from_numpy(x)
-        with pytest.warns(GCKMWarning, match="column 8 differ by too little for single precision"):
-            classifier().fit(data)
-
-    def test_numbers_that_are_too_large_are_refused(self, graph):
-        x, y = rows_of(graph)
-        x = x.astype(np.float64)
-        x[3, 2] = 1e39
-        with pytest.raises(InvalidInputError, match="too large for single precision"):
-            classifier().fit(x, y)
 
 
 class TestEdgeWeights:

@@ -243,3 +243,13 @@ def test_graphs_of_all_kinds(tmp_path):
     directed.edge_index = torch.tensor([[0, 1, 2], [3, 3, 3]])
     facts = dict(graph_facts(directed, directed.y))
     assert facts["largest degree"] == "3 in, 1 out"
+
+
+def test_it_suggests_what_the_ensemble_suggests(graph, tmp_path):
+    classifier = GCKMClassifier(search=None, members=3, progress=False).fit(graph)
+    write_report(tmp_path / "page.html", classifier, embedding="pca")
+    text = (tmp_path / "page.html").read_text()
+    assert "the least error is expected" in text
+    rows = text[text.index("the least error is expected") :]
+    named = re.findall(r"<tr><t[dh][^>]*>(\d+)</t[dh]>", rows.replace("\n", ""))
+    assert [int(node) for node in named[:5]] == classifier.suggest(5).tolist()

@@ -82,6 +82,8 @@ def predict(args: argparse.Namespace) -> None:
     check_outputs(args, args.output, model=args.model)
     classifier = load_estimator(args.model)
     classes = getattr(classifier, "classes_", None)
+    if getattr(classifier, "scales_", None) is not None:
+        raise InvalidInputError(f"{args.model} predicts several labels per node; use GCKMClassifier.load in Python")
     write = write_numbers if classes is None else write_classes
     if all(part is None for part in (args.dataset, args.features, args.edges, args.n_neighbors, args.labels)):
         write(args.output, classifier, None, classifier.node_names_)

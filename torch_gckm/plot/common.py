@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.nn import GCKM
-from torch_gckm.select import GCKMEnsemble
+from torch_gckm.select import GCKMEnsemble, ValueEnsemble
 from torch_gckm.train.labelling import Labelling
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ class Subject:
             raise InvalidInputError(f"a fitted GCKM, GCKMEnsemble or GCKMClassifier is needed, got {kind}")
         if not found.is_fitted:
             raise NotFittedError("the model is not fitted to a graph, so there is nothing to show yet")
+        if isinstance(found, ValueEnsemble):
+            raise InvalidInputError("pages and pictures are about classes; this model predicts numbers")
         numbers = range(found.out_channels) if classes is None else classes.tolist()
         used = [printable(name) for name in (numbers if names is None else names)]
         if len(used) != found.out_channels:

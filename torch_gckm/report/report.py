@@ -18,7 +18,7 @@ from torch_gckm.plot.embedding import Method
 from torch_gckm.plot.withheld import members_at_step_0
 from torch_gckm.report import facts, parts
 from torch_gckm.report.parts import Markup, join, pair, paragraph, section, table, text
-from torch_gckm.select import SearchResult
+from torch_gckm.select import GCKMEnsemble, SearchResult
 from torch_gckm.select.unlabelled import embedding_of, suggest
 from torch_gckm.select.withheld import Withheld, withhold_labels
 from torch_gckm.train import History, accuracy
@@ -196,16 +196,18 @@ def _suggestions(subject: Subject, probabilities: Tensor, names: Sequence[str] |
     count = min(_SUGGESTED, probabilities.size(0) - labelled.numel())
     if count < 1:
         return []
-    chosen = suggest(probabilities, [embedding_of(member) for member in subject.members], labelled, count).tolist()
+    words = "Nodes after whose labels the least error is expected on the whole graph, in this order."
+    if isinstance(subject.model, GCKMEnsemble):
+        chosen = subject.model.suggest(count).tolist()
+    else:  # Probabilities of a single model are not calibrated, so no error can be expected from them.
+        chosen = suggest(probabilities, [embedding_of(member) for member in subject.members], labelled, count).tolist()
+        words = "Uncertain nodes, far from labelled ones and from each other. Probabilities are not calibrated."
     names = subject.nodes if names is None else names
     values, places = probabilities[torch.tensor(chosen)].topk(2, dim=1)
     rows = [
         [node if names is None else names[node], subject.names[a], f"{p:.2f}", subject.names[b], f"{q:.2f}"]
         for node, (a, b), (p, q) in zip(chosen, places.tolist(), values.tolist(), strict=True)
     ]
-    words = "Uncertain nodes, far from labelled ones and from each other; their labels would help most, in this order."
-    if isinstance(subject.model, GCKM):
-        words += " Probabilities of a single model are not calibrated."
     mean = float(probabilities.max(dim=1).values.mean())
     if math.isfinite(mean):
         words += f" Over all nodes, the mean probability of the predicted class is {mean:.2f}."

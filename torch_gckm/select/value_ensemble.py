@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.nn import GCKM, InductiveGCKM
-from torch_gckm.readout import Targets, check_classes, is_values
+from torch_gckm.readout import Targets, is_values
 from torch_gckm.select.ensemble import GCKMEnsemble
 from torch_gckm.select.inductive_ensemble import Calibration, InductiveEnsemble
 
@@ -26,8 +26,7 @@ class _Values(InductiveEnsemble):
 
     def predict_proba(self, data: Data | None = None) -> Tensor:
         """Refused: there are no classes."""
-        check_classes("values")
-        raise AssertionError
+        raise InvalidInputError("this model predicts numbers, not classes, so there are no probabilities")
 
     def content(self) -> dict[str, Any]:
         return {**super().content(), "deviation": self.deviation}
