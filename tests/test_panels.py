@@ -3,18 +3,15 @@ import pytest
 import torch
 
 from torch_gckm import panels
+from torch_gckm.blocks import blocks, row_dots, times, times_upper
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.panels import (
-    blocks,
     check_finite,
     double_gram,
     fix_signs,
     one_norm_estimate,
     orthonormalize,
-    row_dots,
     symmetric_product,
-    times,
-    times_upper,
     times_vector,
 )
 
@@ -115,9 +112,9 @@ def test_draws_follow_the_weight_and_the_seed():
 class TestProductsInBlocks:
     @pytest.fixture(autouse=True)
     def small_blocks(self, monkeypatch):
-        monkeypatch.setattr("torch_gckm.panels.BLOCK_ENTRIES", 70)
-        monkeypatch.setattr("torch_gckm.panels.BLOCK_ENTRIES", 70)
-        monkeypatch.setattr("torch_gckm.panels._STRIPE", 3)
+        monkeypatch.setattr("torch_gckm.blocks.BLOCK_ENTRIES", 70)
+        monkeypatch.setattr("torch_gckm.blocks.STRIPE", 3)
+        monkeypatch.setattr("torch_gckm.panels.STRIPE", 3)
 
     @pytest.mark.parametrize("weighted", [False, True])
     def test_symmetric_product(self, weighted):

@@ -76,6 +76,14 @@ class WorkerError(GCKMError, RuntimeError):
     """A process of a search was killed."""
 
 
+class ProcessLostError(GCKMError, RuntimeError):
+    """One of several processes that fit a graph together was killed, or cannot be reached."""
+
+
+class OtherProcessError(GCKMError, RuntimeError):
+    """Another one of several processes that fit a graph together has failed."""
+
+
 class IllPosedError(GCKMError, ValueError):
     """A readout in which the leverage of a label on its own score is not between 0 and 1."""
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.errors import GCKMWarning
+from torch_gckm.partition import WHOLE, Partition
 
 _LOST = 1e-3  # The share of a column's spread that rounding may change unnoticed.
 SPARSE_BELOW = 0.02  # The share of nonzero features below which sparse products are faster.
@@ -24,26 +25,29 @@ def to_csr(x: Tensor) -> Tensor:
         return x if x.layout == torch.sparse_csr else x.to_sparse_csr()
 
 
-def prefers_sparse(x: Tensor) -> bool:
+def prefers_sparse(x: Tensor, over: Partition = WHOLE) -> bool:
     """Whether a dense matrix has so few nonzero entries that products with it are faster as a sparse one."""
-    if x.layout != torch.strided or x.requires_grad or x.device.type != "cpu" or x.numel() < 2**20:
+    size = over.all_rows(x.size(0)) * x.size(1)
+    if x.layout != torch.strided or x.requires_grad or x.device.type != "cpu" or size < 2**20:
         return False
-    return panels.count(x) < SPARSE_BELOW * x.numel()
+    return panels.count(x, over) < SPARSE_BELOW * size
 
 
-def warn_of_lost_digits(x: Tensor, dtype: torch.dtype, names: Sequence[str] | None = None) -> None:
+def warn_of_lost_digits(
+    x: Tensor, dtype: torch.dtype, names: Sequence[str] | None = None, over: Partition = WHOLE
+) -> None:
     """Warn if numbers of a column differ by so little that a precision blurs them, as of times in seconds since 1970.
 
     Sparse matrices are passed over: a column of zeros and such numbers has a large spread.
     """
     is_wider = x.dtype == torch.float64 if x.is_floating_point() else x.element_size() > 2
-    if x.layout != torch.strided or dtype != torch.float32 or not is_wider or x.size(0) < 2:
+    if x.layout != torch.strided or dtype != torch.float32 or not is_wider or over.all_rows(x.size(0)) < 2:
         return
     for column, values in enumerate(x.detach().double().unbind(dim=1)):
         lost = (values - values.to(dtype)).abs()
-        most, spread = float(panels.largest(lost)), float(panels.spread(values))
+        most, spread = float(panels.largest(lost, over)), float(panels.spread(values, over))
         if math.inf > most > _LOST * spread > 0.0:  # An overflow is an error elsewhere.
-            number = values[panels.place_of_largest(lost)]
+            number = over.pick(values, panels.place_of_largest(lost, over).view(1))
             name = f"{column}" if names is None else f"'{names[column]}'"
             warnings.warn(
                 f"the numbers of column {name} differ by too little for single precision, which makes "

@@ -7,7 +7,9 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.panels import one_norm_estimate, orthonormalize, row_dots
+from torch_gckm.blocks import row_dots
+from torch_gckm.panels import one_norm_estimate, orthonormalize
+from torch_gckm.partition import WHOLE, Partition
 
 __all__ = [
     "SkewFactors", "assert_on_stiefel", "cayley_fixed_point", "cayley_step", "is_on_stiefel", "orthogonality_error",
@@ -15,22 +17,22 @@ __all__ = [
 ]  # fmt: skip
 
 
-def orthogonality_error(x: Tensor) -> Tensor:
+def orthogonality_error(x: Tensor, over: Partition = WHOLE) -> Tensor:
     r"""The largest entry of :math:`|X'X - I|`."""
-    gram = panels.double_gram(x.detach())
+    gram = panels.double_gram(x.detach(), over)
     return (gram - torch.eye(x.size(1), dtype=gram.dtype, device=x.device)).abs().max()
 
 
-def is_on_stiefel(x: Tensor, atol: float = 1e-4) -> bool:
+def is_on_stiefel(x: Tensor, atol: float = 1e-4, over: Partition = WHOLE) -> bool:
     """Whether the columns of ``x`` are orthonormal up to ``atol``."""
-    return x.dim() == 2 and x.size(0) >= x.size(1) > 0 and bool(orthogonality_error(x) <= atol)
+    return x.dim() == 2 and over.all_rows(x.size(0)) >= x.size(1) > 0 and bool(orthogonality_error(x, over) <= atol)
 
 
-def assert_on_stiefel(x: Tensor, atol: float = 1e-4) -> None:
+def assert_on_stiefel(x: Tensor, atol: float = 1e-4, over: Partition = WHOLE) -> None:
     """Raise unless the columns of ``x`` are orthonormal up to ``atol``."""
-    if x.dim() != 2 or not x.size(0) >= x.size(1) > 0:
+    if x.dim() != 2 or not over.all_rows(x.size(0)) >= x.size(1) > 0:
         raise InvalidInputError(f"a Stiefel parameter is a tall matrix [n, s] with n >= s, got shape {tuple(x.shape)}")
-    error = float(orthogonality_error(x))
+    error = float(orthogonality_error(x, over))
     if not error <= atol:
         raise InvalidInputError(f"columns are not orthonormal: |X'X - I| = {error:.3g} exceeds {atol:.3g}")
 
@@ -43,29 +45,33 @@ def random_stiefel(
     centred: bool = False,
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
+    over: Partition = WHOLE,
 ) -> Tensor:
     """A uniformly distributed matrix with orthonormal columns, ``[num_rows, num_columns]``.
 
-    There are at most as many columns as rows, one less if they are ``centred`` to sum to zero.
+    There are at most as many columns as rows, one less if they are ``centred`` to sum to zero. Over several processes,
+    these are the rows of this one.
     """
-    if not 0 < num_columns <= num_rows - centred:
-        raise InvalidInputError(f"{num_columns} orthonormal columns do not fit into {num_rows} rows")
-    x = panels.random_normal(num_rows, num_columns, seed)
+    if not 0 < num_columns <= over.all_rows(num_rows) - centred:
+        raise InvalidInputError(f"{num_columns} orthonormal columns do not fit into {over.all_rows(num_rows)} rows")
+    x = panels.random_normal(num_rows, num_columns, seed, over)
     if centred:
-        x = panels.centred(x)
-    return orthonormalize(x).to(dtype=dtype or torch.get_default_dtype(), device=device)
+        x = panels.centred(x, over)
+    return orthonormalize(x, over).to(dtype=dtype or torch.get_default_dtype(), device=device)
 
 
 class SkewFactors:
     r"""The skew-symmetric matrix :math:`W = (P X' - X P') / \rho`, held as its factors of rank :math:`2s`."""
 
-    def __init__(self, p: Tensor, x: Tensor, rho: Tensor) -> None:
-        self.p, self.x, self.rho = p, x, rho
+    def __init__(self, p: Tensor, x: Tensor, rho: Tensor, over: Partition = WHOLE) -> None:
+        self.p, self.x, self.rho, self.over = p, x, rho, over
 
     @cached_property
     def products(self) -> tuple[Tensor, Tensor, Tensor]:
         """The inner products ``X'X``, ``X'P`` and ``P'P``, each ``[s, s]``."""
-        return panels.cross(self.x, self.x), panels.cross(self.x, self.p), panels.cross(self.p, self.p)
+        pairs = ((self.x, self.x), (self.x, self.p), (self.p, self.p))
+        xx, xp, pp = (panels.cross(a, b, self.over) for a, b in pairs)
+        return xx, xp, pp
 
     def tangent(self) -> Tensor:
         r"""The direction :math:`\rho W X = P X'X - X P'X` at :math:`X`, with orthonormal :math:`X`."""
@@ -73,15 +79,16 @@ class SkewFactors:
 
     def matmul(self, v: Tensor) -> Tensor:
         r""":math:`W v` for a vector or a thin matrix."""
-        return (self.p @ panels.cross(self.x, v) - self.x @ panels.cross(self.p, v)) / self.rho
+        with_x, with_p = panels.cross(self.x, v, self.over), panels.cross(self.p, v, self.over)
+        return (self.p @ with_x - self.x @ with_p) / self.rho
 
     def one_norm(self) -> Tensor:
         r"""An estimate of :math:`\|W\|_1` from the column of largest norm, whatever the order of the rows."""
         _, xp, pp = self.products
         # The columns are P x_j - X p_j; with X'X = I their norms take two products.
         column_energy = row_dots(self.x, torch.addmm(self.x @ pp, self.p, xp, alpha=-2.0)) + row_dots(self.p, self.p)
-        start = torch.zeros_like(column_energy).index_fill(0, panels.place_of_largest(column_energy), 1.0)
-        return one_norm_estimate(self.matmul, lambda v: -self.matmul(v), start)
+        start = self.over.unit(column_energy, panels.place_of_largest(column_energy, self.over))
+        return one_norm_estimate(self.matmul, lambda v: -self.matmul(v), start, self.over)
 
 
 def cayley_step(w: SkewFactors, alpha: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class KernelAttention(torch.nn.Module):
 
     @torch.no_grad()
     def _weights(self, x: Tensor, topology: Topology) -> Tensor:
-        (source, target), weight = normalized_edges("sum", "in", topology.edges, topology.weight, x)
+        (source, target), weight, _ = normalized_edges("sum", "in", topology.edges, topology.weight, x)
         parts = zip(source.split(_BLOCK), target.split(_BLOCK), strict=True)
         distance = torch.cat([(x[a] - x[b]).square().sum(dim=1) for a, b in parts])
         weight = weight * torch.exp(-distance / (self.scale * distance[source != target].mean()))

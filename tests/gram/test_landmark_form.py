@@ -26,7 +26,7 @@ def test_with_gradient_attaches_what_was_computed_elsewhere():
 
 @pytest.mark.parametrize("entries", [2**25, 60], ids=["whole", "blocks"])
 def test_gradcheck_of_the_objective(monkeypatch, entries):
-    monkeypatch.setattr("torch_gckm.panels.BLOCK_ENTRIES", entries)
+    monkeypatch.setattr("torch_gckm.blocks.BLOCK_ENTRIES", entries)
     x, h = features(20, 3), features(20, 2, seed=1)
 
     def objective(x, h):
@@ -43,7 +43,7 @@ def test_gradcheck_of_the_objective(monkeypatch, entries):
 @pytest.mark.parametrize("entries", [2**25, 60], ids=["whole", "blocks"])
 @pytest.mark.parametrize("form", ["centred", "uncentred"])
 def test_gradient_to_views_kernel_and_both_sides(monkeypatch, entries, form):
-    monkeypatch.setattr("torch_gckm.panels.BLOCK_ENTRIES", entries)
+    monkeypatch.setattr("torch_gckm.blocks.BLOCK_ENTRIES", entries)
     kernel = RBF(3.0, learnable=True) * RBF(4.0).on("x")
     views = {"h": features(20, 3).requires_grad_(), "x": features(20, 2, seed=1).requires_grad_()}
     u, v = features(20, 2, seed=2).requires_grad_(), features(20, 2, seed=3).requires_grad_()

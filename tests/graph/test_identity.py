@@ -86,7 +86,7 @@ class TestFeatures:
     def test_blocks_do_not_matter(self, monkeypatch):
         x = torch.randn(60, 8, generator=torch.Generator().manual_seed(0))
         whole = matrix_identity(x), matrix_identity(x.to_sparse())
-        monkeypatch.setattr("torch_gckm.panels.BLOCK_ENTRIES", 50)
+        monkeypatch.setattr("torch_gckm.blocks.BLOCK_ENTRIES", 50)
         assert (matrix_identity(x), matrix_identity(x.to_sparse())) == whole
 
 

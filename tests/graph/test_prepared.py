@@ -12,7 +12,7 @@ from tests.conftest import make_graph
 from torch_gckm import GCKM, GCKMConv, SemiSupRKMReadout
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph import PreparedGraph, Propagation, Scaling, Topology, check_features
-from torch_gckm.graph.topology import propagation_matrix
+from torch_gckm.graph.topology import PropagationMatrix
 from torch_gckm.kernels import RBF, DenseFeatures, SparseFeatures
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse CSR tensor support is in beta")
@@ -149,8 +149,8 @@ def test_modules_and_tracked_features_are_propagated_in_every_call(graph):
 
 
 def test_edges_and_matrices_are_shared_by_scaled_graphs(graph, monkeypatch):
-    built, real = [], propagation_matrix
-    monkeypatch.setattr("torch_gckm.graph.topology.propagation_matrix", lambda *args: built.append(1) or real(*args))
+    built, real = [], PropagationMatrix
+    monkeypatch.setattr("torch_gckm.graph.topology.PropagationMatrix", lambda *args: built.append(1) or real(*args))
     made = prepared(graph)
     scaled = made.scaled(Scaling("l2")).scaled(Scaling("columns").fitted_to(graph.x))
     assert scaled.topology is made.topology
@@ -164,8 +164,8 @@ def test_edges_and_matrices_are_shared_by_scaled_graphs(graph, monkeypatch):
 
 
 def test_layers_that_propagate_alike_share_one_matrix(graph, monkeypatch):
-    built, real = [], propagation_matrix
-    monkeypatch.setattr("torch_gckm.graph.topology.propagation_matrix", lambda *args: built.append(1) or real(*args))
+    built, real = [], PropagationMatrix
+    monkeypatch.setattr("torch_gckm.graph.topology.PropagationMatrix", lambda *args: built.append(1) or real(*args))
     GCKM(8, (6, 5, 4), 3, hops=[1, 1, 2]).initialize(graph)
     assert len(built) == 1
     GCKM(8, (6, 5, 4), 3, aggregation=["gcn", "sum", "gcn"]).initialize(graph)

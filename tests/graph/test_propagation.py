@@ -6,7 +6,7 @@ from torch_geometric.utils import to_torch_coo_tensor, to_torch_csc_tensor, to_t
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph import Propagation, Topology, as_propagation
-from torch_gckm.graph.topology import propagation_matrix
+from torch_gckm.graph.topology import PropagationMatrix
 
 EDGES = torch.tensor([[0, 1, 1, 2, 4, 3], [1, 0, 2, 3, 1, 2]])  # Directed; node 5 is isolated.
 WEIGHT = torch.tensor([1.0, 0.5, 2.0, 1.5, 0.3, 1.0], dtype=torch.float64)
@@ -126,13 +126,13 @@ def test_sparse_matrix_with_tracked_values_gets_a_gradient():
 @pytest.fixture
 def built(monkeypatch):
     """The matrices that are built, by number of nodes."""
-    calls, real = [], propagation_matrix
+    calls, real = [], PropagationMatrix
 
-    def counted(edges, weight, num_nodes):
-        calls.append(num_nodes)
-        return real(edges, weight, num_nodes)
+    def counted(normalized, num_rows, typical_rows):
+        calls.append(num_rows)
+        return real(normalized, num_rows, typical_rows)
 
-    monkeypatch.setattr("torch_gckm.graph.topology.propagation_matrix", counted)
+    monkeypatch.setattr("torch_gckm.graph.topology.PropagationMatrix", counted)
     return calls
 
 

@@ -11,7 +11,7 @@ from torch_geometric.nn import GCNConv
 from tests.conftest import make_graph
 from torch_gckm import GCKM, GCKMConv, Trainer
 from torch_gckm.graph import Propagation, RememberedGraph
-from torch_gckm.graph.topology import propagation_matrix
+from torch_gckm.graph.topology import PropagationMatrix
 from torch_gckm.kernels import RBF
 
 
@@ -100,7 +100,7 @@ def test_threads_see_whole_calls():
 def counted(monkeypatch):
     """How often features were propagated, and matrices built."""
     calls = {"propagated": 0, "built": 0}
-    forward, build = Propagation.forward, propagation_matrix
+    forward, build = Propagation.forward, PropagationMatrix
 
     def propagate(self, *args):
         calls["propagated"] += 1
@@ -111,7 +111,7 @@ def counted(monkeypatch):
         return build(*args)
 
     monkeypatch.setattr(Propagation, "forward", propagate)
-    monkeypatch.setattr("torch_gckm.graph.topology.propagation_matrix", matrix)
+    monkeypatch.setattr("torch_gckm.graph.topology.PropagationMatrix", matrix)
     return calls
 
 

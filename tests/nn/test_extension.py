@@ -70,7 +70,7 @@ def test_it_holds_landmarks_alone():
 def test_nodes_are_taken_a_block_at_a_time(monkeypatch):
     model, new = fitted("low_rank"), make_graph(25, seed=3)
     whole = model.scores(new)
-    monkeypatch.setattr("torch_gckm.panels.BLOCK_ENTRIES", 200)
+    monkeypatch.setattr("torch_gckm.blocks.BLOCK_ENTRIES", 200)
     torch.testing.assert_close(model.scores(new), whole)
 
 

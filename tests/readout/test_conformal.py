@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.readout.conftest import ETA, LAMBDA1, LAMBDA2, solved
-from torch_gckm import panels
+from torch_gckm import blocks
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.gram import LowRank
 from torch_gckm.kernels import RBF
@@ -52,7 +52,7 @@ def test_p_values_are_those_of_solving_again(gram, code, per_class):
 def test_blocks_do_not_matter(monkeypatch):
     readout, *_ = solved()
     whole = readout.p_values()
-    monkeypatch.setattr(panels, "BLOCK_ENTRIES", 50)
+    monkeypatch.setattr(blocks, "BLOCK_ENTRIES", 50)
     torch.testing.assert_close(readout.p_values(), whole)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from torch_gckm import panels
+from torch_gckm.blocks import blocks
 from torch_gckm.errors import EigenResidualError, InvalidInputError, KernelNotPSDError
 from torch_gckm.gram.gram import Gram, GramFactory
 from torch_gckm.kernels import Kernel, Rows
@@ -50,6 +51,7 @@ class DenseGram(Gram):
     """The exact kernel matrix of some features. Made by :class:`Dense`."""
 
     def __init__(self, kernel: Kernel, rows: Rows, block_entries: int) -> None:
+        rows.partition.refuse("exact kernel matrices are")
         super().__init__(kernel, rows)
         self.block_entries = block_entries
         self._matrix: Tensor | None = None
@@ -107,7 +109,7 @@ class DenseGram(Gram):
         return self.num_nodes**2 <= self.block_entries
 
     def _blocks(self) -> Iterator[slice]:
-        return panels.blocks(self.num_nodes, self.num_nodes, self.block_entries)
+        return blocks(self.num_nodes, self.num_nodes, self.block_entries)
 
     def _block_bilinear(self, block: slice, u: Tensor, v: Tensor) -> Tensor:
         return panels.total(u[block] * (self.kernel(self.rows.rows(block), self.rows) @ v))

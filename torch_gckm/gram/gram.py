@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.kernels import Kernel, Rows
+from torch_gckm.partition import WHOLE, Partition
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,12 @@ class Panel:
     residual: Tensor  # delta = diag(K) - rowsum(F^2), [n], in double precision.
     landmarks: Tensor  # The nodes whose columns were used, [m], in the order of the columns of F.
     error: float  # The sum of the residual, relative to the trace of the centred matrix.
+    partition: Partition = WHOLE  # Which rows these are.
 
     @cached_property
     def row_sums(self) -> Tensor:
         r"""The row sums of :math:`F F'`, ``[n]``, in double precision."""
-        return (self.values @ panels.column_sums(self.values)).double()
+        return (self.values @ panels.column_sums(self.values, self.partition)).double()
 
 
 def describe_matrix(num_nodes: int, rank: int | None, error: float) -> str:
@@ -51,8 +53,13 @@ class Gram(ABC):
 
     @property
     def num_nodes(self) -> int:
-        """The order of the matrix."""
-        return self.rows.num_rows
+        """The order of the matrix, whose rows may be spread over processes."""
+        return self.rows.num_nodes
+
+    @property
+    def partition(self) -> Partition:
+        """Which rows of the matrix this process has."""
+        return self.rows.partition
 
     @property
     def is_constant(self) -> bool:
@@ -81,7 +88,7 @@ class Gram(ABC):
 
     def degrees(self) -> Tensor:
         r""":math:`K 1`, ``[n]``, without gradients."""
-        ones = torch.ones(self.num_nodes, 1, dtype=self.rows.dtype, device=self.rows.device)
+        ones = torch.ones(self.rows.num_rows, 1, dtype=self.rows.dtype, device=self.rows.device)
         return self.matmul(ones).squeeze(1)
 
     @abstractmethod
@@ -90,7 +97,7 @@ class Gram(ABC):
 
     def centred_quadratic(self, h: Tensor) -> Tensor:
         r""":math:`\mathrm{Tr}(H' K_c H)` with :math:`K_c = M K M` centred on both sides, differentiable."""
-        centred = panels.centred(h)
+        centred = panels.centred(h, self.partition)
         return self.bilinear(centred, centred)
 
     @abstractmethod

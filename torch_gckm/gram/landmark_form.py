@@ -70,9 +70,10 @@ def form_with_gradient(
                 place[block] = columns.values.detach() @ slope
             yield gradients[count:]
 
-    shared_total = [own + rest for own, rest in zip(of_core, panels.accumulate_each(of_blocks()), strict=True)]
+    of_rows = panels.accumulate_each(of_blocks(), rows.partition)
+    shared_total = [own + rest for own, rest in zip(of_core, of_rows, strict=True)]
     for place, gradient in zip(total[:count], shared_total, strict=False):
-        place.index_add_(0, landmarks, gradient)
+        rows.partition.add_(place, landmarks, gradient)
     return with_gradient(value, [*outer, *parameters], [*total, *shared_total[count:]])
 
 

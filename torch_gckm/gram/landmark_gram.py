@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.blocks import times_upper
 from torch_gckm.gram.gram import Gram, Panel
 from torch_gckm.gram.landmark_form import Columns, form_with_gradient
 from torch_gckm.gram.pivoted_cholesky import WIDE
@@ -49,10 +50,13 @@ class LandmarkGram(Gram):
         """The landmarks are fixed: no factorisation is differentiated; see :func:`form_with_gradient`."""
         rows, known = self._in_precision(self.rows), None
         both = (u if u is v else torch.cat([u, v], dim=1)).detach()
-        if torch.is_grad_enabled() and not self.is_constant and len(list(rows.blocks(self.landmarks.numel()))) == 1:
+        if torch.is_grad_enabled() and not self.is_constant and self._is_one_block(rows):
             known = Columns.of(self.kernel, rows, rows.rows(self.landmarks).fresh_leaves())
         with torch.no_grad():
-            projected = self._project(both) if known is None else panels.cross(known.values, both.to(known.values))
+            if known is None:
+                projected = self._project(both)
+            else:
+                projected = panels.cross(known.values, both.to(known.values), self.partition)
             weights = self._solve(projected)
             weights_u, weights_v = weights[:, : u.size(1)], weights[:, -v.size(1) :]
             value = (projected[:, : u.size(1)] * weights_v).sum().to(u.dtype)
@@ -69,29 +73,34 @@ class LandmarkGram(Gram):
 
     def _refactor(self) -> Panel:
         """The factor of given landmarks."""
-        order, size = self.landmarks.numel(), self.num_nodes
+        order, size, over = self.landmarks.numel(), self.rows.num_rows, self.partition
         eye = torch.eye(order, dtype=torch.float64, device=self.landmarks.device)
         inverse = torch.linalg.solve_triangular(self._root, eye, upper=False).t()
         panel = torch.empty(size, order, dtype=self.rows.dtype, device=self.rows.device)
         first = torch.empty(size, dtype=torch.float64, device=self.rows.device)
         residual = self.kernel(self.rows, diag=True).to(torch.float64, copy=True)
-        trace = float(panels.total(residual))
+        trace = float(panels.total(residual, over))
         marks = self._landmark_rows()
         for block in self.rows.blocks(order):
             columns = self._columns(self.rows.block(block), marks)
             direct = columns.dtype == panel.dtype
             values = panel[block] if direct else torch.empty_like(columns)
-            panels.times_upper(columns, inverse.to(columns.dtype), out=values)
+            times_upper(columns, inverse.to(columns.dtype), out=values)
             residual[block] -= torch.linalg.vector_norm(values, dim=1).double().square()
             first[block] = values[:, 0]
             if not direct:
                 panel[block] = values
-        residual = residual.clamp_(min=0.0).index_fill_(0, self.landmarks, 0.0)
-        mean = panels.column_means(panel).double()
-        mean[0] = panels.mean(first)
-        trace -= float(mean.square().sum()) * size
+        over.fill_(residual.clamp_(min=0.0), self.landmarks, 0.0)
+        mean = panels.column_means(panel, over).double()
+        mean[0] = panels.mean(first, over)
+        trace -= float(mean.square().sum()) * self.num_nodes
         self._finish(panel, mean, first)
-        return Panel(panel, residual, self.landmarks, float(panels.total(residual)) / trace if trace > 0 else 0.0)
+        error = float(panels.total(residual, over)) / trace if trace > 0 else 0.0
+        return Panel(panel, residual, self.landmarks, error, over)
+
+    def _is_one_block(self, rows: Rows) -> bool:
+        """Whether the kernel columns of all rows fit into one block, in every process."""
+        return self.partition.processes.everywhere(len(list(rows.blocks(self.landmarks.numel()))) == 1)
 
     @cached_property
     def _core(self) -> Tensor:
@@ -120,7 +129,7 @@ class LandmarkGram(Gram):
             columns = self._columns(rows.block(block), marks)
             return (columns.t() @ v[block].to(columns.dtype)).double()
 
-        return panels.accumulate(part(block) for block in rows.blocks(self.landmarks.numel()))
+        return panels.accumulate((part(block) for block in rows.blocks(self.landmarks.numel())), self.partition)
 
     def _landmark_rows(self) -> Rows:
         return self.rows.rows(self.landmarks)
@@ -139,7 +148,7 @@ class CentredLowRankGram(LandmarkGram):
     def matmul(self, v: Tensor) -> Tensor:
         with torch.no_grad():
             weights, marks = self._solve(self._project(v)), self._landmark_rows()
-            result = v.new_empty(self.num_nodes, v.size(1))
+            result = v.new_empty(self.rows.num_rows, v.size(1))
             for block in self.rows.blocks(self.landmarks.numel()):
                 columns = self._columns(self.rows.block(block), marks)
                 result[block] = columns @ weights.to(columns.dtype)
@@ -148,21 +157,23 @@ class CentredLowRankGram(LandmarkGram):
     def centred_quadratic(self, h: Tensor) -> Tensor:
         if self._panel is None or not self.is_constant:
             return super().centred_quadratic(h)
-        return panels.cross(self._panel.values, h).square().sum()  # The panel is constant: two thin products.
+        # The panel is constant: two thin products.
+        return panels.cross(self._panel.values, h, self.partition).square().sum()
 
     def eigenvectors(self, count: int) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            panel = self.factor().values
+            panel, over = self.factor().values, self.partition
             if panel.size(1) == 0:
                 return panel.new_empty(0), panel
-            values, vectors = torch.linalg.eigh(panels.symmetric_product(panel))
+            product = panels.symmetric_product(panel, over=over)
+            values, vectors = over.processes.once(lambda: torch.linalg.eigh(product))
             top = slice(max(0, values.numel() - count), None)
             values, vectors = values[top].flip(0), vectors[:, top].flip(1)
             keep = values > values.numel() * torch.finfo(panel.dtype).eps * values.clamp(min=0).max()
             values, vectors = values[keep], vectors[:, keep]
             h = panel @ (vectors * values.rsqrt()).to(panel.dtype)
             # Once more, so that the columns are orthonormal to the last digit of their type.
-            return values.to(panel.dtype), panels.fix_signs(panels.orthonormalize(h))
+            return values.to(panel.dtype), panels.fix_signs(panels.orthonormalize(h, over), over)
 
     def _finish(self, panel: Tensor, mean: Tensor, first: Tensor) -> None:
         panel -= mean.to(panel.dtype)
@@ -175,12 +186,12 @@ class LowRankGram(LandmarkGram):
     def matmul(self, v: Tensor) -> Tensor:
         with torch.no_grad():
             panel, residual = self.factor().values, self.factor().residual
-            return panel @ panels.cross(panel, v) + residual.to(v.dtype).unsqueeze(1) * v
+            return panel @ panels.cross(panel, v, self.partition) + residual.to(v.dtype).unsqueeze(1) * v
 
     def bilinear(self, u: Tensor, v: Tensor) -> Tensor:
         """See :meth:`Gram.bilinear`; the landmarks are fixed, and the residual diagonal counts as constant."""
         corrected = self.factor().residual.to(u.dtype) * (u * v).sum(dim=1)
-        return super().bilinear(u, v) + panels.total(corrected)
+        return super().bilinear(u, v) + panels.total(corrected, self.partition)
 
     def eigenvectors(self, count: int) -> tuple[Tensor, Tensor]:
         return CentredLowRankGram(self.kernel, self.rows, self.landmarks).eigenvectors(count)
@@ -193,6 +204,7 @@ class LowRankGram(LandmarkGram):
         if self.is_constant or not torch.is_grad_enabled():
             return self.factor()
         # Gradients: the same panel as a function of the features, with the landmarks fixed.
+        self.partition.refuse("gradients through the solve are")
         rows = self.rows.to(torch.float64)
         columns = self.kernel(rows, rows.rows(self.landmarks))
         root = torch.linalg.cholesky(with_jitter(columns[self.landmarks]))
@@ -203,7 +215,8 @@ class LowRankGram(LandmarkGram):
     def _project(self, v: Tensor) -> Tensor:
         if self._panel is None:
             return super()._project(v)
-        return self._root @ panels.cross(self._panel.values, v.to(self._panel.values.dtype)).double()
+        panel = self._panel.values
+        return self._root @ panels.cross(panel, v.to(panel.dtype), self.partition).double()
 
 
 def with_jitter(core: Tensor) -> Tensor:

@@ -57,10 +57,10 @@ class LowRank(GramFactory):
 
     @torch.no_grad()
     def _choose(self, kernel: Kernel, rows: Rows, min_rank: int, *, centred: bool) -> Panel:
-        rank = min(self.max_rank, rows.num_rows)
+        rank = min(self.max_rank, rows.num_nodes)
         size = (rank + 3 * self.block_size) * rows.num_rows * rows.dtype.itemsize
         require_memory(size, f"a kernel matrix of rank {rank}", rows.device)
-        min_rank = min(min_rank, rows.num_rows)
+        min_rank = min(min_rank, rows.num_nodes)
         return pivoted_cholesky(
             kernel, rows.detach(), max_rank=max(rank, min_rank), min_rank=min_rank, tol=self.tol,
             block_size=self.block_size, seed=self.seed, centred=centred,
@@ -72,10 +72,10 @@ class LowRank(GramFactory):
         kernel, rows = gram.kernel, gram.rows.detach()
         while gram.landmarks.numel() < gram.num_nodes:
             bad = gram.constant_degrees() <= 0
-            if not panels.holds_somewhere(bad):
+            if not panels.holds_somewhere(bad, rows.partition):
                 break
-            first = rows.rows(torch.tensor([panels.first(bad)], device=rows.device))
-            if float(panels.total(kernel(first, rows))) <= 0:
+            first = rows.rows(torch.tensor([panels.first(bad, rows.partition)], device=rows.device))
+            if float(panels.total(kernel(first, rows), rows.partition)) <= 0:
                 break  # It is so exactly, and the readout will say so.
             panel = self._choose(kernel, rows, 2 * gram.landmarks.numel(), centred=False)
             if panel.landmarks.numel() <= gram.landmarks.numel():
@@ -109,7 +109,8 @@ class Auto(GramFactory):
         return self._for(rows).uncentred(kernel, rows, landmarks=landmarks)
 
     def _for(self, rows: Rows) -> GramFactory:
-        return Dense() if rows.num_rows <= self.dense_below else self.low_rank
+        is_small = rows.partition.is_whole and rows.num_rows <= self.dense_below
+        return Dense() if is_small else self.low_rank
 
     def config(self) -> dict[str, Any]:
         arguments = {"dense_below": self.dense_below, "low_rank": self.low_rank.config()["arguments"]}

@@ -1,15 +1,18 @@
 r"""Randomly pivoted Cholesky: a low-rank factor of a kernel matrix from some of its columns."""
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, KernelNotPSDError
 from torch_gckm.gram.gram import Panel
 from torch_gckm.kernels import Kernel, Rows
+from torch_gckm.partition import Partition
 
 WIDE = 0.1  # Below this share of the trace, what one pivot leaves is computed in double precision.
 
@@ -25,28 +28,29 @@ def pivoted_cholesky(
     residual's sum is below ``tol`` times the trace of the centred matrix. ``centred`` subtracts column means from
     :math:`F`. It costs :math:`O(n m d + n m^2)`.
     """
-    size = rows.num_rows
+    size, over = rows.num_nodes, rows.partition
     max_rank = min(max_rank, size)
     generator = np.random.default_rng(seed)
     residual = kernel(rows, diag=True).to("cpu", torch.float64, copy=True)
-    trace = float(panels.total(residual))
-    panel = torch.empty(size, max_rank, dtype=rows.dtype, device=rows.device)
+    trace = float(panels.total(residual, over))
+    panel = torch.empty(rows.num_rows, max_rank, dtype=rows.dtype, device=rows.device)
     landmarks = torch.empty(max_rank, dtype=torch.long)
     if not kernel.is_psd:
-        _refuse_negative(residual, trace / size)
+        _refuse_negative(residual, trace / size, over)
     mean_energy, rank = 0.0, 0
     columns = _Columns(kernel, rows, panel)
     while rank < max_rank:
-        left = float(panels.total(residual))
+        left = float(panels.total(residual, over))
         if not math.isfinite(left):
-            _refuse_overflow(kernel, residual)
+            _refuse_overflow(kernel, residual, over)
         if left <= 1e-14 * trace or (rank >= min_rank and left <= tol * (trace - mean_energy)):
             break
         count = 1 if rank == 0 else min(block_size, max(8, rank), max_rank - rank)
-        proposals = panels.draw(residual, count, generator)
-        chosen, block = _accept(columns.among(proposals, rank), residual[proposals], generator)
+        proposals = panels.draw(residual, count, generator, over)
+        among, before, chance = columns.among(proposals, rank), over.pick(residual, proposals), generator.random(count)
+        chosen, block = over.processes.once(partial(_accept, among, before, chance))
         if chosen.numel() == 0:  # Their residual was nothing but rounding.
-            residual[proposals] = 0.0
+            over.fill_(residual, proposals, 0.0)
             continue
         chosen = proposals[chosen]
         total, squares = columns.append(chosen, block, rank)
@@ -55,19 +59,19 @@ def pivoted_cholesky(
             floor = columns.choose_precision(residual, squares)
         residual -= squares
         if not kernel.is_psd:
-            _refuse_negative(residual, trace / size)
-        residual[chosen] = 0.0
+            _refuse_negative(residual, trace / size, over)
+        over.fill_(residual, chosen, 0.0)
         residual[residual < floor] = 0.0
         landmarks[rank : rank + len(chosen)] = chosen
         rank += len(chosen)
     if centred and rank:
         columns.centre(rank)
     scale = trace - mean_energy
-    error = float(panels.total(residual)) / scale if scale > 0 else 0.0
+    error = float(panels.total(residual, over)) / scale if scale > 0 else 0.0
     panel = panel[:, :rank]
     if 2 * rank < max_rank:  # Otherwise a copy would need more memory for a while than it saves.
         panel = panel.contiguous()
-    return Panel(panel, residual.to(rows.device), landmarks[:rank].to(rows.device), error)
+    return Panel(panel, residual.to(rows.device), landmarks[:rank].to(rows.device), error, over)
 
 
 class _Columns:
@@ -81,8 +85,8 @@ class _Columns:
     def among(self, nodes: Tensor, rank: int) -> Tensor:
         """The residual kernel matrix of some nodes, in double precision."""
         at = nodes.to(self.rows.device)
-        part = self.panel[at, :rank].double()
-        part[:, :1] = self.first[at, : part.size(1)]
+        part = self.rows.partition.pick(self.panel[:, :rank], at).double()
+        part[:, :1] = self.rows.partition.pick(self.first, at)[:, : part.size(1)]
         return self.kernel(self.rows.rows(at).to(torch.float64)) - part @ part.t()
 
     def append(self, chosen: Tensor, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
@@ -90,7 +94,8 @@ class _Columns:
         at, stop = chosen.to(self.rows.device), rank + len(chosen)
         dtype = torch.float64 if rank == 0 else self.rows.dtype
         inverse = _inverse_root(block).to(dtype)
-        marks, pivots = self.rows.rows(at), self.panel[at, :rank].t()
+        over = self.rows.partition
+        marks, pivots, first = self.rows.rows(at), over.pick(self.panel[:, :rank], at).t(), over.pick(self.first, at)
         precise = marks.to(torch.float64) if self.is_wide else marks
         squares = torch.empty(self.rows.num_rows, dtype=torch.float64)
 
@@ -100,7 +105,7 @@ class _Columns:
             if rank:
                 skip = int(self.is_wide)  # Taken out before precision is given up.
                 if skip:
-                    values = values.addmm_(self.first[part], self.first[at].t(), alpha=-1.0).to(dtype)
+                    values = values.addmm_(self.first[part], first.t(), alpha=-1.0).to(dtype)
                 values.addmm_(panel[:, skip:rank], pivots[skip:], alpha=-1.0)
             added = panel[:, rank:stop] if rank else self.first[part]
             torch.mm(values, inverse, out=added)
@@ -109,40 +114,42 @@ class _Columns:
             squares[part] = torch.linalg.vector_norm(added, dim=1).double().square().cpu()
             return added.sum(dim=0).double()
 
-        return panels.accumulate(sums(part) for part in self.rows.blocks(len(chosen))), squares
+        return panels.accumulate((sums(part) for part in self.rows.blocks(len(chosen))), over), squares
 
     def choose_precision(self, diagonal: Tensor, squares: Tensor) -> Tensor:
         """Whether what the first column leaves needs double precision, and what rounding will leave of each row."""
-        left, eps = diagonal - squares, torch.finfo(self.rows.dtype).eps
-        self.is_wide = self.rows.dtype != torch.float64 and bool(panels.total(left) <= WIDE * panels.total(diagonal))
+        left, eps, over = diagonal - squares, torch.finfo(self.rows.dtype).eps, self.rows.partition
+        share = float(panels.total(left, over)) / float(panels.total(diagonal, over))
+        self.is_wide = self.rows.dtype != torch.float64 and share <= WIDE
         return 64 * torch.finfo(torch.float64).eps * diagonal + 16 * eps * (left if self.is_wide else diagonal)
 
     def centre(self, rank: int) -> None:
         """Subtract the column means, the first one's before it is rounded."""
-        self.panel[:, 1:rank] -= panels.column_means(self.panel[:, 1:rank])
-        self.panel[:, :1] = self.first - panels.mean(self.first)
+        over = self.rows.partition
+        self.panel[:, 1:rank] -= panels.column_means(self.panel[:, 1:rank], over)
+        self.panel[:, :1] = self.first - panels.mean(self.first, over)
 
 
-def _refuse_overflow(kernel: Kernel, residual: Tensor) -> None:
-    node = panels.first(~residual.isfinite())
+def _refuse_overflow(kernel: Kernel, residual: Tensor, over: Partition) -> None:
+    node = panels.first(~residual.isfinite(), over)
     raise InvalidInputError(
         f"values of the kernel {kernel!r} overflow or are NaN, first those of node {node}; rescale the features"
     )
 
 
-def _refuse_negative(residual: Tensor, scale: float) -> None:
-    node = int(panels.place_of_largest(-residual))
-    if float(residual[node]) < -1e-3 * abs(scale):  # Rounding of single precision stays well above.
+def _refuse_negative(residual: Tensor, scale: float, over: Partition) -> None:
+    node = int(panels.place_of_largest(-residual, over))
+    least = over.number_at(residual, node)
+    if least < -1e-3 * abs(scale):  # Rounding of single precision stays well above.
         raise KernelNotPSDError(
             f"a low-rank kernel matrix needs a positive semi-definite kernel, but this one leaves node {node} a "
-            f"diagonal entry of {float(residual[node]):.3g}; use another kernel, or gram='dense' for the readout"
+            f"diagonal entry of {least:.3g}; use another kernel, or gram='dense' for the readout"
         )
 
 
-def _accept(block: Tensor, before: Tensor, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
+def _accept(block: Tensor, before: Tensor, chance: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
     """Keep a proposal with the share of its residual that those kept before it have left: places, part of the block."""
     left, residual = block.cpu().numpy().copy(), before.numpy()
-    chance = generator.random(len(residual))
     kept = []
     for i in range(len(residual)):
         if left[i, i] > max(chance[i], 1e-3) * residual[i]:

@@ -18,7 +18,16 @@ from torch_gckm.graph.edges import graph_of
 from torch_gckm.graph.propagation import Propagation
 from torch_gckm.graph.topology import Topology, matrix_identity
 from torch_gckm.kernels import DenseFeatures, Features, SparseFeatures, as_rows
-from torch_gckm.layouts import prefers_sparse, scale_columns, scale_rows, to_csr, warn_of_lost_digits
+from torch_gckm.layouts import (
+    from_scipy,
+    prefers_sparse,
+    scale_columns,
+    scale_rows,
+    to_csr,
+    to_scipy,
+    warn_of_lost_digits,
+)
+from torch_gckm.partition import WHOLE, Partition, partition_of
 
 Normalize = Literal["l2", "columns"] | None
 Identity = tuple[int, ...]
@@ -40,11 +49,11 @@ class Scaling(torch.nn.Module):
         self.normalize = normalize
         self.register_buffer("scale", torch.empty(0) if scale is None else scale)
 
-    def fitted_to(self, x: Tensor) -> Scaling:
+    def fitted_to(self, x: Tensor, over: Partition = WHOLE) -> Scaling:
         """The scaling that suits these features; another object, unless there is nothing to learn."""
-        return Scaling(self.normalize, _inverse_spread(x.detach())) if self.normalize == "columns" else self
+        return Scaling(self.normalize, _inverse_spread(x.detach(), over)) if self.normalize == "columns" else self
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, over: Partition = WHOLE) -> Tensor:
         """The scaled features, dense or sparse as they are."""
         if self.normalize is None:
             return x
@@ -54,8 +63,8 @@ class Scaling(torch.nn.Module):
             return scale_columns(x, self.scale.to(x))
         norm = as_rows(x).view("h").sq_norm().sqrt()
         zero = norm == 0
-        if panels.holds_somewhere(zero):
-            count, row = panels.count(zero), panels.first(zero)
+        if panels.holds_somewhere(zero, over):
+            count, row = panels.count(zero, over), panels.first(zero, over)
             text = f"{count} rows of x are zero and stay so under normalize='l2' (first: row {row})"
             warnings.warn(text, ZeroRowWarning, stacklevel=2)
         return scale_rows(x, norm.masked_fill(zero, 1.0).reciprocal())
@@ -70,15 +79,15 @@ class Scaling(torch.nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-def _inverse_spread(x: Tensor) -> Tensor:
+def _inverse_spread(x: Tensor, over: Partition) -> Tensor:
     """One over the standard deviation of every column, 1 for constant ones."""
     x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
     if x.layout == torch.strided:
-        spread = panels.column_spread(x)
+        spread = panels.column_spread(x, over)
     else:
         csr = to_csr(x)
-        places, values = csr.col_indices(), csr.values().double()
-        mean, square = (panels.sums_by(places, part, x.size(1)) / x.size(0) for part in (values, values.square()))
+        places, values, count = csr.col_indices(), csr.values().double(), over.all_rows(x.size(0))
+        mean, square = (panels.sums_by(places, v, x.size(1), over) / count for v in (values, values.square()))
         spread = (square - mean.square()).clamp(min=0.0).sqrt().to(x.dtype)
     floor = 1e-6 * float(spread.max()) if spread.numel() else 0.0
     return torch.where(spread > floor, spread, 1.0).reciprocal()
@@ -101,45 +110,57 @@ class PreparedGraph:
     def __init__(self, x: Tensor, topology: Topology, scaling: Scaling, dtype: torch.dtype) -> None:
         if dtype not in (torch.float32, torch.float64):
             raise InvalidInputError(f"models compute in float32 or float64, not in {dtype}; call model.float()")
-        warn_of_lost_digits(x, dtype)
+        warn_of_lost_digits(x, dtype, over=topology.partition)
         self.given, self.topology, self.scaling, self.dtype = x.to(dtype), topology, scaling, dtype
-        self.x: Tensor = scaling(self.given)
+        self.x: Tensor = scaling(self.given, topology.partition)
         self._is_callers = self.x is x  # Who may write to it.
         self._propagated: dict[Hashable, Features] = {}
 
     @classmethod
     def of(cls, data: Data, scaling: Scaling, dtype: torch.dtype) -> PreparedGraph:
         """From a PyG ``Data`` object."""
-        x, edge_index, edge_weight = graph_of(data)
-        check_features(x)
-        return cls(x, Topology(edge_index, edge_weight, x.size(0)), scaling, dtype)
+        partition = partition_of(data)
+        with partition.agreed():
+            x, edge_index, edge_weight = graph_of(data)
+            check_features(x, over=partition)
+            return cls(x, Topology(edge_index, edge_weight, x.size(0), partition), scaling, dtype)
 
     def __deepcopy__(self, memo: dict[int, object]) -> PreparedGraph:
         return self  # What it holds is never written to, and torch cannot copy sparse matrices.
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes."""
+        """The number of nodes, of all processes."""
         return self.topology.num_nodes
+
+    @property
+    def num_rows(self) -> int:
+        """The number of nodes of this process."""
+        return self.topology.num_rows
+
+    @property
+    def partition(self) -> Partition:
+        """Which nodes this process has."""
+        return self.topology.partition
 
     @cached_property
     def identity(self) -> Identity:
         """Numbers that tell this graph, with its weights and features, from any other in the model's precision."""
-        return (*self.topology.identity, *matrix_identity(self.given))
+        return (*self.topology.identity, *matrix_identity(self.given, self.partition))
 
     @cached_property
     def _sparse(self) -> Tensor | None:
         """The scaled features as a CSR tensor, if products with them are faster so."""
         if self.x.layout == torch.strided:
-            return to_csr(self.x) if prefers_sparse(self.x) else None
+            return to_csr(self.x) if prefers_sparse(self.x, self.partition) else None
         return to_csr(self.x).clone() if self._is_callers else to_csr(self.x)
 
     @cached_property
     def input(self) -> Features:
         """The scaled features themselves, as kernels see them; never the tensor of the caller, who may write to it."""
         if self._sparse is not None:
-            return SparseFeatures(self._sparse)
-        return DenseFeatures(self.x.clone() if self._is_callers else self.x)
+            return SparseFeatures(self._sparse, partition=self.partition)
+        return DenseFeatures(self.x.clone() if self._is_callers else self.x, partition=self.partition)
 
     def propagated(self, propagation: torch.nn.Module) -> Features:
         """The propagated input features; sparse ones are kept sparse unless that costs more."""
@@ -156,7 +177,8 @@ class PreparedGraph:
         """Any features of the nodes, propagated; never ``h`` itself or a view of it, which may be written to."""
         if isinstance(propagation, Propagation):
             result: Tensor = propagation(h, self.topology)
-            return DenseFeatures(result.clone() if result is h else result)
+            return DenseFeatures(result.clone() if result is h else result, partition=self.partition)
+        self.partition.refuse("propagations of your own are")
         return DenseFeatures(propagation(h, self.topology.adjacency, self.topology.edge_weight).clone())
 
     def scaled(self, scaling: Scaling) -> PreparedGraph:
@@ -168,26 +190,31 @@ class PreparedGraph:
             return self.input
         if self._sparse is None:
             return self.propagate(propagation, self.x)
-        like = torch.empty(self.num_nodes, 0, dtype=self.x.dtype)
+        like = torch.empty(self.num_rows, 0, dtype=self.x.dtype)
         matrix = self.topology.matrix(propagation.matrix_kind, propagation.direction, like)
-        if _fills_up(self._sparse, matrix.adj_t, propagation.hops):
+        if _fills_up(self._sparse, matrix.adj_t, propagation.hops, self.partition):
             return self.propagate(propagation, self.x.to_dense())
-        return SparseFeatures(self._sparse, matrix.adj_t, propagation.smooth)
+        if self.partition.is_whole:
+            return SparseFeatures(self._sparse, matrix.adj_t, propagation.smooth)
+        # Whole, and now: what a block of rows asks for must not depend on other processes.
+        product = from_scipy(propagation.smooth(matrix.__matmul__, to_scipy(self._sparse)))
+        return SparseFeatures(product, partition=self.partition)
 
     def __repr__(self) -> str:
         return f"PreparedGraph({self.num_nodes} nodes, {self.topology.edges.size(1)} edges, {self.x.size(1)} features)"
 
 
-def _fills_up(x: Tensor, matrix: Tensor, hops: int) -> bool:
+def _fills_up(x: Tensor, matrix: Tensor, hops: int, over: Partition) -> bool:
     """Whether so many entries of propagated features are expected to differ from zero that a dense matrix is better."""
-    count, columns = x.shape
-    degree = matrix.values().numel() / max(1, count)
+    count, columns = over.all_rows(x.size(0)), x.size(1)
+    edges, entries = panels.column_sums(torch.tensor([[matrix.values().numel(), x.values().numel()]]), over).tolist()
+    degree = edges / max(1, count)
     reached = math.exp(min(hops * math.log(max(degree, 1.0)), math.log(max(1, count))))
-    share = 1.0 - (1.0 - x.values().numel() / max(1, x.numel())) ** reached
-    return share > _DENSE_ABOVE and count * columns <= _MOST_DENSE
+    share = 1.0 - (1.0 - entries / max(1, count * columns)) ** reached
+    return share > _DENSE_ABOVE and count * columns <= _MOST_DENSE * over.world
 
 
-def check_features(x: Tensor, columns: int | None = None) -> None:
+def check_features(x: Tensor, columns: int | None = None, over: Partition = WHOLE) -> None:
     """Raise unless features are a matrix of finite numbers, with as many columns as are expected."""
     if not isinstance(x, Tensor):
         raise InvalidInputError("'x' must be one tensor; bipartite graphs are not supported")
@@ -197,4 +224,4 @@ def check_features(x: Tensor, columns: int | None = None) -> None:
         hint = "real numbers, dense or as torch.sparse in the layouts COO, CSR or CSC"
         raise InvalidInputError(f"'x' must hold {hint}, got {x.dtype} in the layout {x.layout}")
     if x.is_floating_point():
-        panels.check_finite(x)
+        panels.check_finite(x, over=over)

@@ -9,7 +9,7 @@ from torch_geometric.nn import MessagePassing
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph.edges import Adjacency
-from torch_gckm.graph.topology import DIRECTIONS, KINDS, Direction, SparseProduct, Topology, normalized_edges
+from torch_gckm.graph.topology import DIRECTIONS, KINDS, Direction, PropagationMatrix, Topology, normalized_edges
 
 PropagationLike = Union[str, torch.nn.Module]
 Step = Callable[[Any], Any]  # A product with the propagation matrix.
@@ -84,12 +84,13 @@ class Propagation(MessagePassing):  # type: ignore[misc]
         if not isinstance(topology, Topology):
             topology = Topology(edge_index, edge_weight, x.size(0))
         if topology.is_tracked:  # Gradients to edge weights need the messages themselves.
-            edges, weight = normalized_edges(self.matrix_kind, self.direction, topology.edges, topology.weight, x)
+            topology.partition.refuse("gradients to edge weights are")
+            edges, weight, _ = normalized_edges(self.matrix_kind, self.direction, topology.edges, topology.weight, x)
             size = (x.size(0), x.size(0))
             # propagate_type: (x: Tensor, edge_weight: OptTensor, adj: OptTensor)
             return self.smooth(lambda z: self.propagate(edges, x=z, edge_weight=weight, adj=None, size=size), x)
         matrix = topology.matrix(self.matrix_kind, self.direction, x)
-        return cast(Tensor, self.propagate(matrix.adj_t, x=x, edge_weight=None, adj=matrix.adj))
+        return cast(Tensor, self.propagate(matrix.adj_t, x=x, edge_weight=None, adj=matrix))
 
     def smooth(self, step: Step, x: Any) -> Any:
         """The polynomial of the propagation matrix, times ``x``; a ``step`` is a product with that matrix."""
@@ -107,13 +108,13 @@ class Propagation(MessagePassing):  # type: ignore[misc]
         """Weigh a neighbour's features."""
         return edge_weight.unsqueeze(1) * x_j
 
-    def message_and_aggregate(self, adj_t: Tensor, x: Tensor, adj: Tensor) -> Tensor:
+    def message_and_aggregate(self, adj_t: Tensor, x: Tensor, adj: PropagationMatrix) -> Tensor:
         """All hops by sparse matrix products; on a CPU some columns at a time, which stay in its cache meanwhile."""
 
         def step(z: Tensor) -> Tensor:
-            return cast(Tensor, SparseProduct.apply(adj_t, adj, z))
+            return cast(Tensor, adj @ z)
 
-        columns = max(_FEWEST, _CACHED // max(1, x.size(0)))
+        columns = max(_FEWEST, _CACHED // max(1, adj.typical_rows))
         if x.device.type != "cpu" or x.size(1) <= columns:
             return cast(Tensor, self.smooth(step, x))
         return torch.cat([self.smooth(step, part.contiguous()) for part in x.split(columns, dim=1)], dim=1)

@@ -38,9 +38,10 @@ def total_variance(a: Features) -> Tensor:
     """The number of columns times their mean variance: half the mean squared distance of two rows."""
     wide = (a.block(block).to(torch.float64).view(DEFAULT_VIEW) for block in a.blocks(1))
     # The sum of squared norms, and the sum of the rows.
-    sums = panels.accumulate(torch.cat([part.sq_norm().sum().view(1), part.mean() * part.num_rows]) for part in wide)
-    energy = sums[0] / a.num_rows
-    variance = energy - (sums[1:] / a.num_rows).square().sum()
+    parts = (torch.cat([part.sq_norm().sum().view(1), part.row_sum()]) for part in wide)
+    sums = panels.accumulate(parts, a.partition)
+    energy = sums[0] / a.num_nodes
+    variance = energy - (sums[1:] / a.num_nodes).square().sum()
     return torch.where(variance > _ROUNDING * energy, variance, 0.0)
 
 

@@ -9,8 +9,9 @@ from typing import NamedTuple, Self, Union
 import torch
 from torch import Tensor
 
-from torch_gckm import panels
+from torch_gckm.blocks import blocks
 from torch_gckm.errors import InvalidInputError, ViewError
+from torch_gckm.partition import WHOLE, Partition
 
 DEFAULT_VIEW = "h"
 Index = Union[slice, Tensor]
@@ -58,9 +59,14 @@ class Origin(NamedTuple):
 
 
 class Rows(ABC):
-    """Something with ``num_rows`` rows: one feature matrix, or several views of the same nodes."""
+    """Something with ``num_rows`` rows: one feature matrix, or several views of the same nodes.
+
+    Over several processes these are the rows of one of them; ``partition`` says which. Blocks of rows stand for
+    themselves, and so do rows that were picked by their global numbers, which all processes have.
+    """
 
     num_rows: int
+    partition: Partition = WHOLE
     dtype: torch.dtype  # The floating-point type of kernel values.
     device: torch.device
     block_entries: int | None = None  # How many kernel values to evaluate at a time, if not as many as usual.
@@ -71,9 +77,14 @@ class Rows(ABC):
     def requires_grad(self) -> bool:
         """Whether gradients flow to these rows."""
 
+    @property
+    def num_nodes(self) -> int:
+        """The number of rows of all processes."""
+        return self.partition.all_rows(self.num_rows)
+
     @abstractmethod
     def rows(self, index: Index) -> Rows:
-        """The rows ``index``, a slice or a tensor of row numbers."""
+        """The rows ``index``, a slice of those of this process or a tensor of global row numbers."""
 
     @abstractmethod
     def to(self, dtype: torch.dtype) -> Self:
@@ -97,7 +108,7 @@ class Rows(ABC):
 
     def blocks(self, width: int) -> Iterator[slice]:
         """Slices that cover all rows, such that ``width`` values per row make an array of moderate size."""
-        return panels.blocks(self.num_rows, max(width, self.row_entries), self.block_entries)
+        return blocks(self.num_rows, max(width, self.row_entries), self.block_entries)
 
     def block(self, block: slice) -> Rows:
         """The rows of one slice; these rows themselves if it covers them all."""
@@ -134,8 +145,12 @@ class Features(Rows):
     def rows(self, index: Index) -> Features: ...
 
     @abstractmethod
+    def row_sum(self) -> Tensor:
+        """The sum of the rows of this process, ``[d]``."""
+
     def mean(self) -> Tensor:
         """The mean row, ``[d]``."""
+        return self.partition.processes.sum(self.row_sum()) / self.num_nodes
 
     @abstractmethod
     def dense(self) -> Tensor:
@@ -163,6 +178,12 @@ class Features(Rows):
     def shared_entries(self, other: Features) -> tuple[Tensor, Tensor] | None:
         """Positions ``(i, j)`` known to hold the same row in ``self`` and ``other``, or ``None``."""
         return self.origin.shared(other.origin)
+
+    def origin_of(self, index: Index) -> Origin:
+        """The origin of :meth:`rows`."""
+        if isinstance(index, slice) or self.partition.is_whole:
+            return self.origin.pick(index)
+        return Origin(self.origin.matrix, index)
 
     def view(self, name: str) -> Features:
         if name != DEFAULT_VIEW:

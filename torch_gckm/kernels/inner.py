@@ -45,7 +45,7 @@ class Polynomial(LeafKernel):
         # As for bandwidths: a learned value is only started automatically.
         if not self.automatic or (self.learnable and self.is_fitted):
             return
-        mean = panels.mean(a.detach().sq_norm().double())
+        mean = panels.mean(a.detach().sq_norm().double(), a.partition)
         if not float(mean) > 0.0:
             raise InvalidInputError(f"'t' of {type(self).__name__} cannot be chosen automatically: all rows are zero")
         self._set_positive("t", self.scale * mean.sqrt())

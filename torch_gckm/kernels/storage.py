@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.blocks import row_dots
 from torch_gckm.errors import InvalidInputError, ViewError
 from torch_gckm.kernels.features import Features, FeaturesLike, Index, Origin, Rows
 from torch_gckm.layouts import from_scipy, to_csr, to_scipy
+from torch_gckm.partition import WHOLE, Partition
 
 Step = Callable[[Any], Any]
 Smooth = Callable[[Step, Any], Any]
@@ -21,15 +23,24 @@ Smooth = Callable[[Step, Any], Any]
 class DenseFeatures(Features):
     """Features held as a strided matrix."""
 
-    def __init__(self, x: Tensor, origin: Origin | None = None, offset: tuple[Tensor | None] | None = None) -> None:
+    def __init__(
+        self,
+        x: Tensor,
+        origin: Origin | None = None,
+        offset: tuple[Tensor | None] | None = None,
+        partition: Partition | None = None,  # All rows; torch.compile takes no object as a default here.
+    ) -> None:
         if x.dim() != 2:
             raise InvalidInputError(f"features must be a matrix [num_nodes, channels], got shape {tuple(x.shape)}")
-        self.origin = Origin(x, range(x.size(0))) if origin is None else origin
+        self.partition = partition or WHOLE
+        self.origin = Origin(x, self.partition.numbers(x.size(0))) if origin is None else origin
         self.x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
         self.num_rows, self.num_columns, self.row_entries = x.size(0), x.size(1), max(1, x.size(1))
         self.dtype, self.device = self.x.dtype, self.x.device
         self._offset = offset
         self._sq_norm: tuple[int, Tensor] | None = None
+        if not self.partition.is_whole:
+            self.offset()  # Now, when all processes are here.
 
     requires_grad = property(lambda self: self.x.requires_grad)
 
@@ -41,7 +52,7 @@ class DenseFeatures(Features):
 
     def sq_norm(self) -> Tensor:
         if self.requires_grad or torch.compiler.is_compiling():  # Nothing to keep.
-            return panels.row_dots(self.x, self.x)
+            return row_dots(self.x, self.x)
         if self.x.is_inference():
             return torch.linalg.vector_norm(self.x, dim=1).square()
         if self._sq_norm is None or self._sq_norm[0] != self.x._version:
@@ -49,41 +60,45 @@ class DenseFeatures(Features):
         return self._sq_norm[1]
 
     def rows(self, index: Index) -> DenseFeatures:
-        picked = DenseFeatures(self.x[index], self.origin.pick(index), (self.offset(),))
+        x = self.x[index] if isinstance(index, slice) else self.partition.pick(self.x, index)
+        picked = DenseFeatures(x, self.origin_of(index), (self.offset(),))
         if isinstance(index, slice) and not self.requires_grad and not self.x.is_inference():
             picked._sq_norm = (picked.x._version, self.sq_norm()[index])  # Blocks come again and again.
         return picked
 
-    def mean(self) -> Tensor:
-        return panels.column_means(self.x)
+    def row_sum(self) -> Tensor:
+        return self.x.sum(dim=0)
 
     def offset(self) -> Tensor | None:
         if self._offset is None:
-            x = self.x.detach()
-            mean = panels.column_means(x)
-            sample = x[:: max(1, x.size(0) // 1000)]
-            variance = panels.mean((sample - mean).square().sum(dim=1))
+            x, over = self.x.detach(), self.partition
+            mean = panels.column_means(x, over)
+            step = max(1, self.num_nodes // 1000)
+            sample = x[-over.start % step :: step]
+            variance = panels.mean((sample - mean).square().sum(dim=1), over)
             # Compiled code cannot ask, and moving them is never wrong.
             far = torch.compiler.is_compiling() or bool(mean.square().sum() > 4.0 * variance)
             self._offset = (mean if far else None,)
         return self._offset[0]
 
     def shifted(self, offset: Tensor) -> DenseFeatures:
-        return DenseFeatures(self.x - offset, self.origin)
+        return DenseFeatures(self.x - offset, self.origin, (None,))
 
     def to(self, dtype: torch.dtype) -> DenseFeatures:
         if dtype == self.x.dtype:
             return self
         offset = self.offset()
-        return DenseFeatures(self.x.to(dtype), self.origin, (None if offset is None else offset.to(dtype),))
+        offset = None if offset is None else offset.to(dtype)
+        return DenseFeatures(self.x.to(dtype), self.origin, (offset,), self.partition)
 
     def detach(self) -> DenseFeatures:
         if not self.requires_grad:
             return self  # A kernel matrix that was made of them knows them again.
-        return DenseFeatures(self.x.detach(), self.origin, self._offset)
+        return DenseFeatures(self.x.detach(), self.origin, self._offset, self.partition)
 
     def fresh_leaves(self) -> DenseFeatures:
-        return DenseFeatures(self.x.detach().requires_grad_(self.requires_grad), self.origin, self._offset)
+        x = self.x.detach().requires_grad_(self.requires_grad)
+        return DenseFeatures(x, self.origin, self._offset, self.partition)
 
     def inputs(self) -> list[Tensor]:
         return [self.x] if self.requires_grad else []
@@ -128,13 +143,15 @@ class SparseFeatures(Features):
         operator: Tensor | None = None,
         smooth: Smooth = lambda step, x: step(x),
         origin: Origin | None = None,
+        partition: Partition = WHOLE,
     ) -> None:
         if matrix.requires_grad:
             raise InvalidInputError("gradients to sparse features are not supported; pass x.to_dense()")
         self.matrix, self.operator, self.smooth = matrix, operator, smooth
         self.num_rows, self.num_columns = matrix.shape
         self.dtype, self.device = matrix.dtype, matrix.device
-        self.origin = Origin(object(), range(self.num_rows)) if origin is None else origin
+        self.origin = Origin(object(), partition.numbers(self.num_rows)) if origin is None else origin
+        self.partition = partition
         self._product: Tensor | None = matrix if operator is None else None
         self._sq_norm: Tensor | None = None
         self._cast: SparseFeatures | None = None
@@ -161,21 +178,25 @@ class SparseFeatures(Features):
         return self._sq_norm
 
     def rows(self, index: Index) -> Features:
-        origin = self.origin.pick(index)
-        picked = to_scipy(self.product)[index if isinstance(index, slice) else index.numpy()]
+        origin, rows = self.origin_of(index), to_scipy(self.product)
         if isinstance(index, slice):  # A block of many rows stays sparse; a few rows are what others are compared with.
-            return SparseFeatures(from_scipy(picked), origin=origin)
-        return DenseFeatures(torch.from_numpy(picked.toarray()), origin)
+            return SparseFeatures(from_scipy(rows[index]), origin=origin)
+        if self.partition.is_whole:
+            return DenseFeatures(torch.from_numpy(rows[index.numpy()].toarray()), origin)
+        places, own = self.partition.own(index, self.num_rows)
+        picked = torch.zeros(index.numel(), self.num_columns, dtype=self.dtype)
+        picked[places] = torch.from_numpy(rows[own.numpy()].toarray())
+        return DenseFeatures(self.partition.processes.sum(picked), origin)
 
-    def mean(self) -> Tensor:
-        return torch.from_numpy(np.asarray(to_scipy(self.product).mean(axis=0)).reshape(-1)).to(self.dtype)
+    def row_sum(self) -> Tensor:
+        return torch.from_numpy(np.asarray(to_scipy(self.product).sum(axis=0)).reshape(-1)).to(self.dtype)
 
     def to(self, dtype: torch.dtype) -> SparseFeatures:
         if dtype == self.dtype:
             return self
         if self._cast is None or self._cast.dtype != dtype:
             operator = None if self.operator is None else self.operator.to(dtype)
-            self._cast = SparseFeatures(self.matrix.to(dtype), operator, self.smooth, self.origin)
+            self._cast = SparseFeatures(self.matrix.to(dtype), operator, self.smooth, self.origin, self.partition)
             if torch.finfo(dtype).bits < torch.finfo(self.dtype).bits:
                 self._cast._product = self.product.to(dtype)  # The costly part; to be more exact, it is done again.
         return self._cast
@@ -207,6 +228,7 @@ class Views(Rows):
             raise InvalidInputError(f"views must have the same number of rows, got {counts}")
         first = next(iter(self.views.values()))
         self.num_rows, self.dtype, self.device = first.num_rows, first.dtype, first.device
+        self.partition = first.partition
         self.block_entries = max((x.block_entries for x in self.views.values() if x.block_entries), default=None)
         self.row_entries = max(x.row_entries for x in self.views.values())
 
@@ -236,13 +258,16 @@ class Views(Rows):
         return self.views[name]
 
 
-def features_of(x: Tensor) -> Features:
+def features_of(x: Tensor, partition: Partition = WHOLE) -> Features:
     """A feature matrix as features, in the form that suits its layout."""
-    return DenseFeatures(x) if x.layout == torch.strided else SparseFeatures(to_csr(x))
+    is_dense = x.layout == torch.strided
+    return DenseFeatures(x, partition=partition) if is_dense else SparseFeatures(to_csr(x), partition=partition)
 
 
-def as_rows(x: FeaturesLike) -> Rows:
+def as_rows(x: FeaturesLike, partition: Partition = WHOLE) -> Rows:
     """Wrap a tensor (the view ``"h"``) or a mapping of named views; features pass through."""
     if isinstance(x, Rows):
         return x
-    return features_of(x) if isinstance(x, Tensor) else Views(x)
+    if isinstance(x, Tensor):
+        return features_of(x, partition)
+    return Views({name: features_of(v, partition) if isinstance(v, Tensor) else v for name, v in x.items()})

@@ -10,6 +10,7 @@ from tqdm import tqdm
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import Kernel, Rows, as_rows
+from torch_gckm.partition import WHOLE, Partition
 
 R = TypeVar("R", bound="Record")
 _VIEW = "view_"  # A view may have any name; a buffer must not clash with a method.
@@ -21,6 +22,8 @@ class Record(torch.nn.Module):
     A module, so that its tensors follow the layer that holds it to other devices, types, copies and state dicts. It is
     never written to: a new fit makes a new record, which replaces the old one as a whole.
     """
+
+    partition: Partition = WHOLE  # Whose features these are.
 
     def __init__(self, tensors: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -48,7 +51,7 @@ class Record(torch.nn.Module):
     def rows(self) -> Rows:
         """The features as kernels see them."""
         views = self.views
-        return as_rows(views["h"] if set(views) == {"h"} else views)
+        return as_rows(views["h"] if set(views) == {"h"} else views, self.partition)
 
     def forget(self) -> None:
         """Drop what belongs to one process and one type, and can be computed again."""
@@ -62,6 +65,7 @@ class Record(torch.nn.Module):
         """A copy; torch cannot copy sparse CSR tensors deeply."""
         copied = type(self).__new__(type(self))
         Record.__init__(copied, {name: b.clone() for name, b in self._buffers.items() if b is not None}, {})
+        copied.partition = self.partition
         copied.forget()
         memo[id(self)] = copied
         return copied.train(self.training)

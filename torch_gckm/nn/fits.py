@@ -50,6 +50,7 @@ class Fit(Record):
         marks = torch.empty(0, dtype=torch.long) if gram.landmarks is None else gram.landmarks
         matrix = {"landmarks": marks, "error": torch.tensor(error, dtype=dtype)}
         super().__init__({**tensors, **matrix}, gram.rows.detach().tensors(gram.kernel.views))
+        self.partition = gram.partition
         self.gram: Gram | None = gram
         self._kernel: tuple[object, ...] | None = gram.kernel.key()
         self._extended: _Extended | None = None
@@ -62,7 +63,7 @@ class Fit(Record):
     @property
     def description(self) -> str:
         """What represents the kernel matrix, with its rank and error if it is not exact."""
-        num_nodes = next(iter(self.views.values())).size(0)
+        num_nodes = self.partition.all_rows(next(iter(self.views.values())).size(0))
         return describe_matrix(num_nodes, self.landmarks.numel() or None, float(self.error))
 
     def forget(self) -> None:
@@ -71,7 +72,8 @@ class Fit(Record):
     def extension(self, kernel: Kernel, of: Tensor, matrix: Callable[[Rows], Gram]) -> Extension:
         """What the fit predicts for any node, seen or new; made once for a kernel and the embedding or ``eta``."""
         known = self._extended
-        if known is None or known.kernel != kernel.key() or not torch.equal(known.of, of):
+        is_known = known is not None and known.kernel == kernel.key() and torch.equal(known.of, of)
+        if known is None or not self.partition.processes.everywhere(is_known):
             with torch.no_grad():
                 rows = self.rows()
                 gram = matrix(rows.to(torch.float64))
@@ -132,11 +134,12 @@ class LayerFit(Fit):
 
     def _extend(self, gram: Gram, of: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         r"""The out-of-sample map :math:`(K_{new} H_c - \frac1n 1 1' K H_c) (H' K_c H)^{-1}`, times the scale."""
-        centred = panels.centred(of)
+        over = self.partition
+        centred = panels.centred(of, over)
         product = gram.matmul(centred)
-        spectrum, values = panels.cross(centred, product), self.eigenvalues.double()
+        spectrum, values = panels.cross(centred, product, over), self.eigenvalues.double()
         nodes, weights = gram.representer(centred)
-        mean = panels.column_means(product).unsqueeze(0)
+        mean = panels.column_means(product, over).unsqueeze(0)
         # At kernel PCA the matrix is diagonal up to rounding, which must not mix with small eigenvalues.
         if float((spectrum - values.diag()).abs().max()) < _DIAGONAL * float(values.abs().max()):
             turned, offset = weights / values, mean / values
@@ -165,6 +168,7 @@ class ReadoutFit(Fit):
     bias: Tensor  # b, [p].
     label_weight: Tensor  # The weights that were used, [n].
     label_class: Tensor  # [n], -1 for unlabelled nodes.
+    present: Tensor  # Which classes have a label, [num_classes].
     # Real targets only: what the solve was for, [n, p], and their mean, [p], which scores and bias contain.
     label_value: Tensor
     centre: Tensor
@@ -180,7 +184,8 @@ class ReadoutFit(Fit):
             centre = targets.centre
             more = {"label_value": solution.problem.codes.detach(), "centre": centre}
             tensors |= {"scores": tensors["scores"] + centre, "bias": tensors["bias"] + centre, **more}
-        tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()} | {"label_class": targets.classes}
+        tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()} 
+        tensors |= {"label_class": targets.classes, "present": targets.counts() > 0}
         super().__init__(gram, tensors, gram.error(), dtype)
         if gram.rows.requires_grad or gram.kernel.is_learned:
             self.gram = None
@@ -188,8 +193,13 @@ class ReadoutFit(Fit):
 
     @property
     def labelled(self) -> Tensor:
-        """The labelled nodes, in increasing order."""
-        return panels.rows_where(self.label_class >= 0)
+        """The labelled nodes, in increasing order, by their global numbers."""
+        return panels.rows_where(self.label_class >= 0, self.partition)
+
+    @property
+    def labels(self) -> Tensor:
+        """The classes of the labelled nodes, ``[b]``."""
+        return self.partition.pick(self.label_class, self.labelled)
 
     @property
     def has_values(self) -> bool:
@@ -205,7 +215,8 @@ class ReadoutFit(Fit):
         if self.gram is None or self._kernel != kernel.key():
             return None
         given = rows.detach().tensors(kernel.views)
-        return self.gram if all(same_values(given[name], view) for name, view in self.views.items()) else None
+        is_same = all(same_values(given[name], view) for name, view in self.views.items())
+        return self.gram if self.partition.processes.everywhere(is_same) else None
 
     def solution_of(self, problem: ReadoutProblem, duals: Tensor) -> ReadoutSolution | None:
         """The solution, if it is that of a problem with these hyperparameters and these are its dual variables."""
@@ -214,17 +225,18 @@ class ReadoutFit(Fit):
         known = self.solution.problem
         same = (known.eta, known.lambda1, known.lambda2) == (problem.eta, problem.lambda1, problem.lambda2)
         found = self.solution.alpha.detach() / self.solution.r.detach().unsqueeze(1)
-        return self.solution if same and torch.equal(found.to(duals.dtype), duals) else None
+        is_known = same and torch.equal(found.to(duals.dtype), duals)
+        return self.solution if self.partition.processes.everywhere(is_known) else None
 
     def leave_out(self, groups: Sequence[Tensor | Sequence[int]] | Tensor | None = None) -> Tensor | list[Tensor]:
         """See :meth:`SemiSupRKMReadout.leave_out <torch_gckm.SemiSupRKMReadout.leave_out>`."""
-        solution, index = self._factors(), self.labelled
-        codes = solution.problem.codes.to(solution.scores)[index]
-        weight = solution.problem.weight[index].double() / solution.problem.lambda2
+        solution, index, over = self._factors(), self.labelled, self.partition
+        codes = over.pick(solution.problem.codes.to(solution.scores), index)
+        weight = self._weights(solution, index)
         centre, constant = torch.zeros((), dtype=codes.dtype, device=codes.device), None
         if self.has_values:  # Their mean moves with every label that is withheld.
             ones = torch.ones_like(solution.scores[:, :1])
-            centre, constant = self.centre, solution.scores_for(ones)[index]
+            centre, constant = self.centre, over.pick(solution.scores_for(ones), index)
         if groups is None:
             return (withhold_one(solution, index, codes, weight, constant) + centre).to(self.scores.dtype)
         withheld = withhold_groups(solution, index, codes, weight, places_of(groups, index), constant)
@@ -239,8 +251,11 @@ class ReadoutFit(Fit):
     def leverage(self) -> Tensor:
         r"""The pull of every label on its own score, :math:`g_i = G_{ii} l_i / \lambda_2`, ``[num_labelled]``."""
         solution, index = self._factors(), self.labelled
-        weight = solution.problem.weight[index].double() / solution.problem.lambda2
-        return (solution.leverage(index) * weight).to(self.scores.dtype)
+        return (solution.leverage(index) * self._weights(solution, index)).to(self.scores.dtype)
+
+    def _weights(self, solution: ReadoutSolution, index: Tensor) -> Tensor:
+        r"""The weights :math:`l_i / \lambda_2` of labelled nodes, ``[b]``."""
+        return self.partition.pick(solution.problem.weight, index).double() / solution.problem.lambda2
 
     def _extend(self, gram: Gram, of: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         r"""The out-of-sample map :math:`K_{new} a / \eta + b`."""

@@ -182,9 +182,10 @@ class GCKM(PredictsSets, KernelLayers):
 
     def solve_on(self, graph: PreparedGraph, targets: Targets) -> Tensor:
         """Solve the readout on the prepared graph; landmarks of an earlier solve on it are used again."""
-        fit = self.readout.fitted
-        rows = self._readout_rows(graph)
-        return self.readout.solve_on(rows, targets.to(rows.device), None if fit is None else fit.known_landmarks)
+        with graph.partition.agreed():
+            fit = self.readout.fitted
+            rows = self._readout_rows(graph)
+            return self.readout.solve_on(rows, targets.to(rows.device), None if fit is None else fit.known_landmarks)
 
     def embed(self, data: Data | PreparedGraph | None = None, layer: int = -1) -> Tensor:
         """Node embeddings of a layer, of the fitted graph or any other; without layers what the readout reads."""

@@ -132,8 +132,10 @@ class KernelLayer(FittedModule):
             if method == "kernel_pca":
                 values, embedding = self._kernel_pca(gram)
             elif method == "random":
-                embedding = random_stiefel(graph.num_nodes, self.out_channels, seed=seed, centred=True).to(self.h)
-                values = panels.column_sums(embedding * gram.matmul(embedding))
+                embedding = random_stiefel(
+                    graph.num_rows, self.out_channels, seed=seed, centred=True, over=graph.partition
+                ).to(self.h)
+                values = panels.column_sums(embedding * gram.matmul(embedding), graph.partition)
             else:
                 raise InvalidInputError(f"'method' must be 'kernel_pca' or 'random', got {method!r}")
             write(self.h, embedding)

@@ -14,6 +14,7 @@ from torch_gckm.graph import Direction, Normalize, PreparedGraph, PropagationLik
 from torch_gckm.kernels import KernelLike, as_kernel
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.inductive import Known, embed_graph
+from torch_gckm.partition import partition_of
 
 M = TypeVar("M", bound="KernelLayers")
 
@@ -130,9 +131,11 @@ class KernelLayers(torch.nn.Module):
         """A graph as layers that are fitted to it see it: its own features decide how they are scaled."""
         if isinstance(data, PreparedGraph):
             return data
-        x = graph_of(data)[0]
-        check_features(x, self.in_channels)
-        return PreparedGraph.of(data, self.scaling.fitted_to(x), self.dtype)
+        over = partition_of(data)
+        with over.agreed():
+            x = graph_of(data)[0]
+            check_features(x, self.in_channels, over)
+            return PreparedGraph.of(data, self.scaling.fitted_to(x, over), self.dtype)
 
     def initialize(
         self: M, data: Data | PreparedGraph, *, method: Literal["kernel_pca", "random"] = "kernel_pca", seed: int = 0
@@ -147,13 +150,14 @@ class KernelLayers(torch.nn.Module):
             seed: The seed of a random start.
         """
         graph = self.prepare_for_fit(data)
-        self.reset_parameters()  # If anything fails, no half of an old fit is left.
-        h = None
-        for number, conv in enumerate(self.layers):
-            conv.initialize_on(graph, h, method=method, seed=seed + number)
-            h = conv.z
-        self.scaling = graph.scaling
-        self.data_id.copy_(torch.tensor(graph.identity))
+        with graph.partition.agreed():
+            self.reset_parameters()  # If anything fails, no half of an old fit is left.
+            h = None
+            for number, conv in enumerate(self.layers):
+                conv.initialize_on(graph, h, method=method, seed=seed + number)
+                h = conv.z
+            self.scaling = graph.scaling
+            self.data_id.copy_(torch.tensor(graph.identity))
         return self
 
     def loss(self, data: Data | PreparedGraph) -> Tensor:

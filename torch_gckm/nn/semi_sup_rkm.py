@@ -27,7 +27,6 @@ from torch_gckm.readout import (
     dual_objective,
     is_values,
     kind_of_targets,
-    known_codes,
     solve,
 )
 
@@ -136,7 +135,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
     @property
     def known_codes(self) -> Tensor:
         """The codes of the classes, NaN for those without a label, which are never predicted; ``[num_classes, p]``."""
-        return self.codes if is_values(self.code) else known_codes(self.codes, self.fit.label_class)
+        return self.codes if is_values(self.code) else self.codes.where(self.fit.present.unsqueeze(1), torch.nan)
 
     @property
     def fit(self) -> ReadoutFit:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Model = Union[GCKM, InductiveGCKM]
 
 Config = dict[str, Any]
-FORMAT = "model 4"
+FORMAT = "model 5"
 
 
 @dataclass(frozen=True)

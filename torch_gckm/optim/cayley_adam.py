@@ -9,6 +9,7 @@ from torch.optim.optimizer import ParamsT
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.manifold import SkewFactors, assert_on_stiefel, cayley_fixed_point, cayley_step, orthonormalize
+from torch_gckm.partition import WHOLE, Partition
 
 
 class CayleyAdam(torch.optim.Adam):
@@ -49,6 +50,7 @@ class CayleyAdam(torch.optim.Adam):
         transform: ``"exact"``, or ``"fixed_point"`` for the paper's iteration.
         iterations: The number of fixed-point iterations.
         cleanup: Remove accumulated rounding, :math:`X (X'X)^{-1/2}`, every so many steps (0: never).
+        over: Which rows of the Stiefel parameters this process has, if they are spread over several.
         **kwargs: Further arguments of :class:`torch.optim.Adam`.
     """
 
@@ -65,6 +67,7 @@ class CayleyAdam(torch.optim.Adam):
         transform: Literal["exact", "fixed_point"] = "exact",
         iterations: int = 5,
         cleanup: int = 20,
+        over: Partition = WHOLE,
         **kwargs: Any,
     ) -> None:
         if transform not in ("exact", "fixed_point"):
@@ -72,7 +75,7 @@ class CayleyAdam(torch.optim.Adam):
         if iterations < 1 or cleanup < 0:
             raise InvalidInputError("'iterations' must be positive and 'cleanup' not negative")
         own = {"stiefel": stiefel, "transform": transform, "iterations": iterations, "cleanup": cleanup}
-        self._own_defaults = own
+        self._own_defaults, self._over = own, over
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **kwargs)
         self.defaults.update(own)
 
@@ -83,10 +86,10 @@ class CayleyAdam(torch.optim.Adam):
         super().add_param_group(param_group)
         if param_group["stiefel"]:
             for parameter in param_group["params"]:
-                assert_on_stiefel(parameter)
+                assert_on_stiefel(parameter, over=self._over)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_own_defaults": self._own_defaults}
+        return {**super().__getstate__(), "_own_defaults": self._own_defaults, "_over": self._over}
 
     def _init_group(self, group: dict[str, Any], *collected: list[Tensor]) -> bool:
         """Collect what Adam is to step: nothing of a Stiefel group, which is stepped here."""
@@ -100,10 +103,10 @@ class CayleyAdam(torch.optim.Adam):
     @torch.no_grad()
     def _stiefel_step(self, x: Tensor, group: dict[str, Any]) -> None:
         assert x.grad is not None
-        gradient = -x.grad if group["maximize"] else x.grad
-        energy = panels.total(gradient.square())
+        gradient, over = -x.grad if group["maximize"] else x.grad, self._over
+        energy = panels.total(gradient.square(), over)
         if not bool(energy.isfinite()):
-            largest = float(panels.largest(gradient.abs()))
+            largest = float(panels.largest(gradient.abs(), over))
             raise InvalidInputError(
                 f"a gradient of a Stiefel parameter is not a number, or too large to be squared (largest entry "
                 f"{largest:.3g}); the parameter is left as it was: rescale the loss"
@@ -121,14 +124,14 @@ class CayleyAdam(torch.optim.Adam):
         second = state["exp_avg_sq"].mul_(beta2).add_(energy, alpha=1 - beta2)
         rho = (1 - beta1**k) * (second / (1 - beta2**k) + eps).sqrt()
 
-        w = SkewFactors(momentum - 0.5 * (x @ panels.cross(x, momentum)), x, rho)
+        w = SkewFactors(momentum - 0.5 * (x @ panels.cross(x, momentum, over)), x, rho, over)
         alpha = torch.clamp(1.0 / (w.one_norm() + eps), max=float(group["lr"]))
         if group["transform"] == "exact":
             y = cayley_step(w, alpha)
         else:
             y = cayley_fixed_point(w, alpha, group["iterations"])
         momentum.copy_(w.tangent())  # At the old point.
-        x.copy_(orthonormalize(y) if group["cleanup"] and k % group["cleanup"] == 0 else y)
+        x.copy_(orthonormalize(y, over) if group["cleanup"] and k % group["cleanup"] == 0 else y)
 
 
 def param_groups(model: torch.nn.Module, **stiefel_options: Any) -> list[dict[str, Any]]:

@@ -18,7 +18,6 @@ from torch_gckm.readout.targets import (
     class_similarity,
     count_classes,
     decode,
-    known_codes,
     labels_of,
     pick_mask,
 )
@@ -28,7 +27,7 @@ from torch_gckm.readout.values import VALUES, RealTargets, check_classes, check_
 __all__ = [
     "VALUES", "AddedLabels", "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "Machine",
     "ReadoutProblem", "ReadoutSolution", "RealTargets", "Targets", "check_classes", "check_values", "class_codes",
-    "class_similarity", "count_classes", "decode", "dual_objective", "is_values", "kind_of_targets", "known_codes",
+    "class_similarity", "count_classes", "decode", "dual_objective", "is_values", "kind_of_targets", 
     "label_weights", "labels_of", "p_values", "pick_mask", "places_of", "sets_of", "solve", "step_of",
     "withhold_groups", "withhold_one"
 ]  # fmt: skip

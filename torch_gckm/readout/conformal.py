@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.blocks import blocks
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.readout.problem import ReadoutSolution
 from torch_gckm.readout.updates import AddedLabels
@@ -65,7 +66,7 @@ def p_values(
     chance = panels.random_order(classes.numel(), seed).double().to(classes.device)
     result = torch.nn.functional.one_hot(classes.clamp(min=0), count).double()
     free = panels.rows_where(classes < 0)
-    for block in panels.blocks(free.numel(), _ARRAYS * len(machines) * labels.numel()):
+    for block in blocks(free.numel(), _ARRAYS * len(machines) * labels.numel()):
         nodes = free[block]
         at = [part.candidates(nodes) for part in added]
         own = panels.accumulate(

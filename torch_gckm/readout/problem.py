@@ -11,6 +11,7 @@ from torch_gckm import panels
 from torch_gckm.errors import DegreeError, InvalidInputError, InvalidLabelError
 from torch_gckm.gram import Gram
 from torch_gckm.kernels import Rows
+from torch_gckm.partition import WHOLE, Partition
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class ReadoutSolution(ABC):
     bias: Tensor  # b, [p].
     r: Tensor  # The diagonal of R, [n].
     degrees: Tensor  # The kernel degrees K 1, [n].
+    partition: Partition = WHOLE  # Which rows these are; nodes are named by their global numbers.
 
     def product(self) -> Tensor:
         r""":math:`K a`, ``[n, p]``, which the scores :math:`E = K a / \eta + 1 b'` contain."""
@@ -70,13 +72,13 @@ class ReadoutSolution(ABC):
         return self.response(index).diagonal()
 
 
-def check_degrees(degrees: Tensor) -> None:
+def check_degrees(degrees: Tensor, over: Partition = WHOLE) -> None:
     """Refuse nodes whose kernel degree is not positive, naming the first."""
     bad = ~(degrees > 0)
-    if panels.holds_somewhere(bad):
-        node = panels.first(bad)
+    if panels.holds_somewhere(bad, over):
+        node, count = panels.first(bad, over), panels.count(bad, over)
         raise DegreeError(
-            f"node {node} has the kernel degree {float(degrees.detach()[node]):.3g} ({panels.count(bad)} nodes are not "
+            f"node {node} has the kernel degree {over.number_at(degrees, node):.3g} ({count} nodes are not "
             "positive); the readout weighs nodes by 1/degree: use a kernel with positive values, such as RBF"
         )
 
@@ -97,7 +99,7 @@ def withhold_one(
         E_B^{\textrm{out}} = (I - G_B)^{-1} (E_B - u_B \delta_B' - G_B (C_B - 1 \delta_B')) + 1 \delta_B'.
     """
     leverage = (solution.leverage(index) * weight).unsqueeze(1)
-    scores = solution.scores[index]
+    scores = solution.partition.pick(solution.scores, index)
     if constant is None:
         return (scores - leverage * codes) / (1.0 - leverage)
     share = weight.unsqueeze(1)
@@ -114,7 +116,7 @@ def withhold_groups(
     constant: Tensor | None = None,
 ) -> list[Tensor]:
     """Withhold the labels of a group at a time; see :func:`withhold_one`."""
-    response, scores = solution.response(index) * weight, solution.scores[index]
+    response, scores = solution.response(index) * weight, solution.partition.pick(solution.scores, index)
     results = [scores.new_empty(0)] * len(places)
     for size in {at.numel() for at in places}:  # Groups of one size are solved together.
         numbers = [number for number, at in enumerate(places) if at.numel() == size]
@@ -168,10 +170,10 @@ def dual_objective(
     Gradients flow to ``rows``, the features of ``gram``, through :math:`K` and through the degrees in :math:`R`. If the
     duals, ``[n, p]``, solve the problem, the ``solution`` knows what would be computed again.
     """
-    undefined = ~duals.isfinite().all(dim=1)
-    if panels.holds_somewhere(undefined):
+    undefined, over = ~duals.isfinite().all(dim=1), gram.partition
+    if panels.holds_somewhere(undefined, over):
         raise InvalidInputError(
-            f"the dual variables of node {panels.first(undefined)} are not defined because r is zero there; "
+            f"the dual variables of node {panels.first(undefined, over)} are not defined because r is zero there; "
             "change lambda1 or lambda2 slightly to fine-tune"
         )
     with torch.no_grad():
@@ -184,8 +186,8 @@ def dual_objective(
             alpha = r.unsqueeze(1) * duals
             product = gram.matmul(alpha)
         sq_norm = duals.square().sum(dim=1)
-        value = panels.total(r * sq_norm) / 2 - panels.total(problem.labels(duals.dtype) * duals)
-        value -= panels.total(alpha * product) / (2 * problem.eta)
+        value = panels.total(r * sq_norm, over) / 2 - panels.total(problem.labels(duals.dtype) * duals, over)
+        value -= panels.total(alpha * product, over) / (2 * problem.eta)
         slope_r = sq_norm / 2 - (duals * product).sum(dim=1) / problem.eta
         slope_degree = -slope_r / (problem.lambda1 * degrees.square())
     # One bilinear form in K carries the whole gradient: -a'(dK)a/(2 eta) and the slope times d(K1).

@@ -13,8 +13,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torch_gckm import panels
+from torch_gckm.blocks import times
 from torch_gckm.errors import GCKMWarning, SingularReadoutError
 from torch_gckm.gram import Gram, Panel
+from torch_gckm.partition import Partition
 from torch_gckm.readout.problem import ReadoutProblem, ReadoutSolution, check_degrees
 
 _SMALLEST_RCOND_EXACT = 1e-13
@@ -113,14 +115,16 @@ class LowRankSolution(ReadoutSolution):
         eta, lambda1 = problem.eta, problem.lambda1
         self.problem = problem
         self._panel, residual, low = panel.values, panel.residual.double(), panel.row_sums
+        self.partition = over = panel.partition
         self.degrees = degrees = low + residual
-        check_degrees(degrees)
+        check_degrees(degrees, over)
         self.r = problem.r(degrees)
         weight = problem.weight.double()
         # For unlabelled nodes t is a quotient of small differences; this form has none.
         thin = low < _DEGREE_FLOOR * degrees
-        if abs(eta * lambda1 - 1.0) < _DEGREE_FLOOR and panels.holds_somewhere(thin):
-            what = f"the kernel joins {panels.count(thin)} nodes to no other (first: node {panels.first(thin)})"
+        if abs(eta * lambda1 - 1.0) < _DEGREE_FLOOR and panels.holds_somewhere(thin, over):
+            node = panels.first(thin, over)
+            what = f"the kernel joins {panels.count(thin, over)} nodes to no other (first: node {node})"
             hint = "their scores are not determined: widen the bandwidth or raise the rank"
             warnings.warn(f"{what}; {hint}", GCKMWarning, stacklevel=2)
         low = torch.maximum(low, _DEGREE_FLOOR * degrees)
@@ -130,18 +134,19 @@ class LowRankSolution(ReadoutSolution):
         self._rt = torch.where(labelled, self._t * self.r, free)
         self._residual = residual
 
-        product = _weighted_gram(self._panel, self._rt)
+        product = _weighted_gram(self._panel, self._rt, over)
         diagonal = torch.full_like(product[0], eta)
         diagonal[-1] = 0.0
         self._system = torch.diag(diagonal) - product
-        factors = lu_unless_singular(self._system.detach(), _SMALLEST_RCOND_LOW_RANK)
-        if factors is None:
+        system = self._system.detach()
+        factors = over.processes.once(lambda: lu_unless_singular(system, _SMALLEST_RCOND_LOW_RANK) or ())
+        if not factors:
             raise SingularReadoutError(
                 f"the readout's linear system is singular at eta = {eta:g}, lambda1 = {lambda1:g}, lambda2 = "
                 f"{problem.lambda2:g}: groups of nodes may be joined to no label by the kernel; widen its bandwidth, "
                 "or move eta * lambda1 away from 1"
             )
-        self._factors = factors
+        self._factors = (factors[0], factors[1])
         labels = problem.labels(torch.float64)
         self.bias, self.scores = self._apply(labels)
         self.alpha = self.r.unsqueeze(1) * self.scores + labels
@@ -150,55 +155,64 @@ class LowRankSolution(ReadoutSolution):
         return self._apply(replace(self.problem, codes=codes).labels(torch.float64))[1]
 
     def _apply(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        weighted = self._t.unsqueeze(1) * labels
-        parts = panels.rows_where(self.problem.weight > 0).split(_ROWS)
-        right = panels.accumulate(panels.cross(self._rows(part), weighted[part]) for part in parts)
+        weighted, over = self._t.unsqueeze(1) * labels, self.partition
+        parts = panels.rows_where(self.problem.weight > 0).split(_ROWS)  # Those of this process.
+        right = panels.accumulate((panels.cross(_wide(self._panel[part]), weighted[part]) for part in parts), over)
         solution = solve_with_factors(self._system, self._factors, right)
         if self._panel.requires_grad:
             hidden = self._panel.double() @ solution[:-1]
         else:
-            hidden = panels.times(self._panel, solution[:-1], _block_precision(self._panel))
+            hidden = times(self._panel, solution[:-1], _block_precision(self._panel, over))
         own = self._residual.unsqueeze(1) * labels / self.problem.eta
         return solution[-1], self._t.unsqueeze(1) * (hidden + solution[-1] + own)
 
     def columns(self, index: Tensor) -> Callable[[Tensor], Tensor]:
-        rows = self._t[index].unsqueeze(1) * self._rows(index)
-        solved = solve_with_factors(self._system, self._factors, rows.t())
-        own = self._t[index] * self._residual[index] / self.problem.eta
+        solved = solve_with_factors(self._system, self._factors, self._rows(index).t())
+        own = self._own(index)
 
         def part(nodes: Tensor) -> Tensor:
-            block = (self._t[nodes].unsqueeze(1) * self._rows(nodes)) @ solved
-            return block + torch.where(nodes.unsqueeze(1) == index, own, 0.0)
+            return self._rows(nodes) @ solved + torch.where(nodes.unsqueeze(1) == index, own, 0.0)
 
         return part
 
     def leverage(self, index: Tensor) -> Tensor:
         parts = []
         for part in index.split(_ROWS):
-            rows = self._t[part].unsqueeze(1) * self._rows(part)
+            rows = self._rows(part)
             parts.append((rows * solve_with_factors(self._system, self._factors, rows.t()).t()).sum(dim=1))
-        return torch.cat(parts) + self._t[index] * self._residual[index] / self.problem.eta
+        return torch.cat(parts) + self._own(index)
 
     def _rows(self, index: Tensor) -> Tensor:
-        return torch.nn.functional.pad(self._panel[index].double(), (0, 1), value=1.0)
+        """Rows of the panel with a column of ones, times ``t``."""
+        rows = _wide(self.partition.pick(self._panel, index))
+        return self.partition.pick(self._t, index).unsqueeze(1) * rows
+
+    def _own(self, index: Tensor) -> Tensor:
+        """What the residual adds to the diagonal of the map."""
+        return self.partition.pick(self._t * self._residual, index) / self.problem.eta
 
 
-def _weighted_gram(panel: Tensor, weight: Tensor) -> Tensor:
+def _wide(rows: Tensor) -> Tensor:
+    """Rows of a panel in double precision, with a column of ones."""
+    return torch.nn.functional.pad(rows.double(), (0, 1), value=1.0)
+
+
+def _weighted_gram(panel: Tensor, weight: Tensor, over: Partition) -> Tensor:
     r""":math:`\hat F' \mathrm{diag}(w) \hat F` with a column of ones added to the panel, in double precision."""
     if panel.requires_grad:
-        wide = torch.nn.functional.pad(panel.double(), (0, 1), value=1.0)
-        return panels.cross(wide, weight.unsqueeze(1) * wide)
-    order, dtype = panel.size(1), _block_precision(panel)
+        wide = _wide(panel)
+        return panels.cross(wide, weight.unsqueeze(1) * wide, over)
+    order, dtype = panel.size(1), _block_precision(panel, over)
     result = torch.empty(order + 1, order + 1, dtype=torch.float64, device=panel.device)
-    result[:-1, :-1] = panels.symmetric_product(panel, weight, dtype)
-    result[-1, :-1] = result[:-1, -1] = panels.times_vector(panel, weight, dtype)
-    result[-1, -1] = panels.total(weight)
+    result[:-1, :-1] = panels.symmetric_product(panel, weight, dtype, over)
+    result[-1, :-1] = result[:-1, -1] = panels.times_vector(panel, weight, dtype, over)
+    result[-1, -1] = panels.total(weight, over)
     return result
 
 
-def _block_precision(panel: Tensor) -> torch.dtype:
+def _block_precision(panel: Tensor, over: Partition) -> torch.dtype:
     """Sums of a few thousand single-precision products are exact enough where double ones would take minutes."""
-    return torch.float64 if panel.size(0) * panel.size(1) ** 2 < _DOUBLE_BELOW else panel.dtype
+    return torch.float64 if over.all_rows(panel.size(0)) * panel.size(1) ** 2 < _DOUBLE_BELOW else panel.dtype
 
 
 def lu_unless_singular(system: Tensor, smallest_rcond: float) -> tuple[Tensor, Tensor] | None:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self, Union
 
 import torch
@@ -11,6 +11,7 @@ from torch_geometric.data import Data, HeteroData
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, InvalidLabelError, UnlabelledClassWarning, heterogeneous_graph
+from torch_gckm.partition import WHOLE, Partition, partition_of
 
 ClassWeight = Literal["balanced"] | None
 CodeLike = Union[str, Tensor]
@@ -23,11 +24,15 @@ class Targets:
     weight: Tensor  # [n], zero for unlabelled nodes.
     classes: Tensor  # [n], -1 for unlabelled nodes.
     num_classes: int
+    partition: Partition = field(default=WHOLE, kw_only=True)  # Which nodes these are.
 
     @classmethod
     def of(cls, data: Data, num_classes: int, split: int | None = None, *, warn: bool = False) -> Self:
         """The labels in ``data.train_mask``, or all that are known without one; see :meth:`parse`."""
-        return cls.parse(labels_of(data), data.get("train_mask"), data.num_nodes, num_classes, split, warn=warn)
+        over = partition_of(data)
+        with over.agreed():
+            y, mask = labels_of(data), data.get("train_mask")
+            return cls.parse(y, mask, data.num_nodes, num_classes, split, warn=warn, over=over)
 
     @classmethod
     def parse(
@@ -39,6 +44,7 @@ class Targets:
         split: int | None = None,
         *,
         warn: bool = False,
+        over: Partition = WHOLE,
     ) -> Self:
         """Check labels, ``[n]`` or ``[n, 1]`` with -1 for unlabelled nodes, and mask, and combine them.
 
@@ -60,12 +66,13 @@ class Targets:
         labelled = (weight > 0) & (y != -1)
         wrong = labelled & ((y < 0) | (y >= num_classes))
         if panels.holds_somewhere(wrong):
-            node = panels.first(wrong)
+            row = panels.first(wrong)
             classes = f"classes are 0 to {num_classes - 1}, and -1 says that there is no label"
-            raise InvalidLabelError(f"node {node} has the label {int(y[node])}, but {classes}")
-        if not panels.holds_somewhere(labelled):
+            raise InvalidLabelError(f"node {over.start + row} has the label {int(y[row])}, but {classes}")
+        if not panels.holds_somewhere(labelled, over):
             raise InvalidLabelError("not a single node is labelled; mark some in train_mask")
-        targets = cls(torch.where(labelled, weight, 0.0), torch.where(labelled, y, -1), num_classes)
+        weight, classes = torch.where(labelled, weight, 0.0), torch.where(labelled, y, -1)
+        targets = cls(weight, classes, num_classes, partition=over)
         missing = [number for number, count in enumerate(targets.counts().tolist()) if count == 0]
         if warn and missing:
             warnings.warn(f"no node is labelled with class {missing}", UnlabelledClassWarning, stacklevel=3)
@@ -73,7 +80,7 @@ class Targets:
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes."""
+        """The number of nodes, of this process."""
         return self.classes.numel()
 
     @property
@@ -84,16 +91,16 @@ class Targets:
     @property
     def labelled(self) -> Tensor:
         """The labelled nodes in increasing order, ``[b]``."""
-        return panels.rows_where(self.is_labelled)
+        return panels.rows_where(self.is_labelled, self.partition)
 
     @property
     def labels(self) -> Tensor:
         """The classes of the labelled nodes, ``[b]``."""
-        return self.classes[self.labelled]
+        return self.partition.pick(self.classes, self.labelled)
 
     def counts(self) -> Tensor:
         """The number of labels of every class, ``[num_classes]``."""
-        return panels.counts(self.classes[self.is_labelled], self.num_classes)
+        return panels.counts(self.classes[self.is_labelled], self.num_classes, self.partition)
 
     def coded(self, codes: Tensor) -> Tensor:
         """What the readout is solved for: the codes ``[num_classes, p]`` of the nodes' classes, ``[n, p]``."""
@@ -106,7 +113,7 @@ class Targets:
     def balanced(self) -> Self:
         """The same labels with weights whose sum is the same for every class that has any."""
         given = self.is_labelled
-        mass = panels.sums_by(self.classes[given], self.weight[given], self.num_classes)
+        mass = panels.sums_by(self.classes[given], self.weight[given], self.num_classes, self.partition)
         factor = mass.sum() / (mass > 0).sum() / mass
         return replace(self, weight=torch.where(given, self.weight * factor[self.classes.clamp(min=0)], 0.0))
 
@@ -131,10 +138,11 @@ def count_classes(data: Data) -> int:
     y = labels_of(data)
     if y.is_floating_point() or y.dtype == torch.bool or y.numel() == 0:
         raise InvalidLabelError(f"'y' must hold an integer class for each node, got {y.dtype} {tuple(y.shape)}")
-    largest = int(panels.largest(y))
-    if largest >= y.numel():  # Codes of so many classes would fill the memory.
+    over = partition_of(data)
+    largest, num_nodes = int(panels.largest(y, over)), over.all_rows(y.numel())
+    if largest >= num_nodes:  # Codes of so many classes would fill the memory.
         hint = "number the classes from 0"
-        raise InvalidLabelError(f"there is a class {largest}, but there are {y.numel()} nodes only; {hint}")
+        raise InvalidLabelError(f"there is a class {largest}, but there are {num_nodes} nodes only; {hint}")
     return largest + 1
 
 
@@ -220,12 +228,6 @@ def class_similarity(scores: Tensor, codes: Tensor) -> Tensor:
     result = (similarity.amin(dim=1, keepdim=True) - 1.0).repeat(1, size)
     result[:, present] = similarity
     return result
-
-
-def known_codes(codes: Tensor, classes: Tensor) -> Tensor:
-    """The codes ``[num_classes, p]``, NaN for classes that do not occur."""
-    present = panels.counts(classes[classes >= 0], codes.size(0)) > 0
-    return torch.where(present.unsqueeze(1), codes, torch.nan)
 
 
 def decode(scores: Tensor, codes: Tensor) -> Tensor:

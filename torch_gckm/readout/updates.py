@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.blocks import row_dots
 from torch_gckm.readout.problem import ReadoutSolution
 
 
@@ -47,8 +48,8 @@ class AddedLabels:
         problem = solution.problem
         index = panels.rows_where(problem.weight > 0)
         self._solution, self._directions = solution, directions.double()
-        self._scores = panels.row_dots(solution.scores[index].double(), self._directions)
-        self._codes = panels.row_dots(problem.codes[index].double(), self._directions)
+        self._scores = row_dots(solution.scores[index].double(), self._directions)
+        self._codes = row_dots(problem.codes[index].double(), self._directions)
         self._weight = problem.weight[index].double() / problem.lambda2
         self._leverage = solution.leverage(index).double()
         self._columns = solution.columns(index)

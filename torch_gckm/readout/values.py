@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, InvalidLabelError
+from torch_gckm.partition import WHOLE, Partition
 from torch_gckm.readout.targets import Targets, pick_mask
 
 VALUES = "values"  # The code of readouts whose targets are numbers.
@@ -35,6 +36,7 @@ class RealTargets(Targets):
         split: int | None = None,
         *,
         warn: bool = False,
+        over: Partition = WHOLE,
     ) -> Self:
         """Check targets, ``[n]`` or ``[n, p]`` with NaN for unlabelled nodes, and mask, and combine them.
 
@@ -46,30 +48,30 @@ class RealTargets(Targets):
         labelled = (weight > 0) & ~unknown.all(dim=1)
         wrong = labelled & ~y.isfinite().all(dim=1)
         if panels.holds_somewhere(wrong):
-            node = panels.first(wrong)
+            row = panels.first(wrong)
             hint = "known targets are finite, and a node has all of its columns or none (NaN: unknown)"
-            raise InvalidLabelError(f"node {node} has the targets {y[node].tolist()}; {hint}")
-        if not panels.holds_somewhere(labelled):
+            raise InvalidLabelError(f"node {over.start + row} has the targets {y[row].tolist()}; {hint}")
+        if not panels.holds_somewhere(labelled, over):
             raise InvalidLabelError("the target of every node is unknown; give some, and mark them in train_mask")
         values = torch.where(labelled.unsqueeze(1), y, 0.0)
-        known = values[labelled]
+        known = over.pick(values, panels.rows_where(labelled, over))
         if panels.holds_everywhere(known == known[:1]):
             raise InvalidLabelError(
                 f"the targets of all {known.size(0)} labelled nodes are {known[0].tolist()}: there is nothing to learn"
             )
         weight = torch.where(labelled, weight, 0.0)
-        return cls(weight, torch.where(labelled, 0, -1), 1, values)
+        return cls(weight, torch.where(labelled, 0, -1), 1, values, partition=over)
 
     @property
     def labels(self) -> Tensor:
         """The targets of the labelled nodes, ``[b, p]``."""
-        return self.values[self.labelled]
+        return self.partition.pick(self.values, self.labelled)
 
     @property
     def centre(self) -> Tensor:
         """The weighted mean of the labelled targets, ``[p]``."""
-        weight = self.weight.to(self.values)
-        return panels.column_sums(weight.unsqueeze(1) * self.values) / panels.total(weight)
+        weight, over = self.weight.to(self.values), self.partition
+        return panels.column_sums(weight.unsqueeze(1) * self.values, over) / panels.total(weight, over)
 
     def coded(self, codes: Tensor) -> Tensor:
         """What the readout is solved for: the centred targets, ``[n, p]``, zero for unlabelled nodes."""

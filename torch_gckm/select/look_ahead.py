@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.blocks import blocks
 from torch_gckm.readout import Machine, step_of
 
 _SHORTLIST = 100  # Nodes that are tried again after each choice, or four times as many as are asked for.
@@ -105,7 +106,7 @@ def look_ahead(
         return Situation(chances[nodes], scores[nodes], leverage, scores[judged], part)
 
     errors = scores.new_empty(candidates.numel())
-    for block in panels.blocks(candidates.numel(), judged.numel() * codes.size(0)):
+    for block in blocks(candidates.numel(), judged.numel() * codes.size(0)):
         errors[block] = situation(candidates[block]).expected_error(asked)
     best = candidates[panels.lowest(errors, max(_SHORTLIST, 4 * count))]
     left, between, chosen = situation(best), solution.response(best).float(), list[int]()

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from torch_gckm import panels
+from torch_gckm.blocks import row_dots
 from torch_gckm.graph import Direction
 from torch_gckm.kernels import DenseFeatures
 from torch_gckm.nn import ModelSettings
@@ -63,5 +64,5 @@ def smoothness(graphs: PreparedGraphs) -> float:
     z = torch.nn.functional.normalize(panels.centred(graph.input.dot(DenseFeatures(directions.t()))), dim=1)
     joined = edges[:, torch.randint(edges.size(1), (_MOST_PAIRS,), generator=generator).to(edges.device)]
     random = torch.randint(graph.num_nodes, (2, _MOST_PAIRS), generator=generator).to(edges.device)
-    near, far = (float(panels.mean(panels.row_dots(z[pair[0]], z[pair[1]]))) for pair in (joined, random))
+    near, far = (float(panels.mean(row_dots(z[pair[0]], z[pair[1]]))) for pair in (joined, random))
     return near - far

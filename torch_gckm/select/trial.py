@@ -14,10 +14,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm import panels
-from torch_gckm.errors import GCKMError, GCKMWarning
+from torch_gckm.errors import GCKMError, GCKMWarning, ProcessLostError
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import Normalize, PreparedGraph, Scaling
 from torch_gckm.nn import GCKM, GCKMConv, ModelSettings, SemiSupRKMReadout
+from torch_gckm.partition import Partition
 from torch_gckm.readout import class_similarity
 from torch_gckm.select.withheld import calibrate, check_well_posed, groups_to_withhold, withheld_similarity
 from torch_gckm.train.labelling import Labelling
@@ -74,7 +75,7 @@ class PreparedGraphs:
     def scaled(self, normalize: Normalize) -> PreparedGraph:
         """The graph with its features scaled like this."""
         if normalize not in self._scaled:
-            self._scaled[normalize] = self.plain.scaled(Scaling(normalize).fitted_to(self.plain.given))
+            self._scaled[normalize] = self.plain.scaled(Scaling(normalize).fitted_to(self.plain.given, self.plain.partition))
         return self._scaled[normalize]
 
 
@@ -130,11 +131,19 @@ class Evaluator:
         start = time.perf_counter()
         trial = Trial(number, setting)
         try:
-            self.measure(trial, self.solve(setting))
+            with self.partition.agreed():
+                self.measure(trial, self.solve(setting))
+        except ProcessLostError:
+            raise
         except FIT_ERRORS as error:
             trial.error = describe_error(error)
         trial.seconds = time.perf_counter() - start
         return trial
+
+    @property
+    def partition(self) -> Partition:
+        """Which nodes this process has."""
+        return self.labels.targets.partition
 
     @torch.no_grad()
     def solve(self, setting: ModelSettings, *, own_layers: bool = False) -> GCKM:
@@ -150,7 +159,7 @@ class Evaluator:
     @torch.no_grad()
     def measure(self, trial: Trial, model: GCKM) -> None:
         """Write down what can be said of a solved model without looking at test labels."""
-        readout, labels = model.readout, self.labels
+        readout, labels, over = model.readout, self.labels, self.partition
         check_well_posed(readout.fit)
         left_out = class_similarity(readout.leave_one_out(), readout.known_codes)
         per_class = left_out[:0]
@@ -159,16 +168,16 @@ class Evaluator:
         predicted = readout.predict()
         trial.measures = {
             **_withheld("leave_one_out", left_out, self.classes),
-            "cosine": cosine_score(readout.scores, readout.codes, labels.unlabelled),
-            "effective_classes": effective_classes(predicted),
-            "val_acc": accuracy(predicted, labels.y, labels.val),
+            "cosine": cosine_score(readout.scores, readout.codes, labels.unlabelled, over),
+            "effective_classes": effective_classes(predicted, over),
+            "val_acc": accuracy(predicted, labels.y, labels.val, over),
             **_withheld("per_class_out", per_class, self.classes[self.groups].flatten()),
         }
-        num_val = panels.count(labels.val)
+        num_val = panels.count(labels.val, over)
         if num_val:
             rest = labels.unlabelled & ~labels.val
-            cosine = cosine_score(readout.scores, readout.codes, rest)
-            trial.measures["combined"] = combined_score(trial.measures["val_acc"], num_val, cosine, panels.count(rest))
+            cosine, num_rest = cosine_score(readout.scores, readout.codes, rest, over), panels.count(rest, over)
+            trial.measures["combined"] = combined_score(trial.measures["val_acc"], num_val, cosine, num_rest)
 
 
 def _withheld(name: str, similarity: Tensor, classes: Tensor) -> dict[str, float]:

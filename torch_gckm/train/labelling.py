@@ -65,7 +65,8 @@ class Labelling:
         """Numbers that tell these labels, weights and masks from any others."""
         labels = self.y.view(self.targets.num_nodes, -1).nan_to_num().unbind(1)
         columns = (self.targets.weight, self.targets.classes, *labels, self.val, self.test)
-        return list(matrix_identity(torch.stack([column.double().cpu() for column in columns], dim=1)))
+        matrix = torch.stack([column.double().cpu() for column in columns], dim=1)
+        return list(matrix_identity(matrix, self.targets.partition))
 
 
 def node_subset(data: Data, nodes: NodesLike, split: int | None = None, seed: int = 0) -> Data:

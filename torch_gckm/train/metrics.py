@@ -4,15 +4,19 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.partition import WHOLE, Partition
 
 
-def accuracy(predicted: Tensor, y: Tensor, mask: Tensor | None = None) -> float:
-    """The share of nodes in ``mask``, by default of all, whose class is predicted; NaN if there are none."""
+def accuracy(predicted: Tensor, y: Tensor, mask: Tensor | None = None, over: Partition = WHOLE) -> float:
+    """The share of nodes in ``mask``, by default of all, whose class is predicted; NaN if there are none.
+
+    For nodes of several processes, ``over`` is ``graph.partition`` of the :class:`~torch_gckm.graph.ShardedGraph`.
+    """
     right = predicted == y if mask is None else predicted[mask] == y[mask]
-    return float(panels.mean(right.double()))  # The mean of nothing is NaN.
+    return float(panels.mean(right.double(), over))  # The mean of nothing is NaN.
 
 
-def balanced_accuracy(predicted: Tensor, y: Tensor, mask: Tensor | None = None) -> float:
+def balanced_accuracy(predicted: Tensor, y: Tensor, mask: Tensor | None = None, over: Partition = WHOLE) -> float:
     """The mean over classes of the share of their nodes that is predicted; NaN if there are none.
 
     Unlike :func:`accuracy` it gains nothing from naming the largest class everywhere. Classes without a node in
@@ -20,8 +24,8 @@ def balanced_accuracy(predicted: Tensor, y: Tensor, mask: Tensor | None = None) 
     """
     if mask is not None:
         predicted, y = predicted[mask], y[mask]
-    counts = panels.counts(y)
-    right = panels.sums_by(y, (predicted == y).double(), counts.numel())
+    counts = panels.counts(y, over=over)
+    right = panels.sums_by(y, (predicted == y).double(), counts.numel(), over)
     return float((right / counts)[counts > 0].mean())
 
 
@@ -51,7 +55,7 @@ def roc_auc(scores: Tensor, y: Tensor, mask: Tensor | None = None) -> float:
     return sum(areas) / len(areas) if areas else float("nan")
 
 
-def cosine_score(scores: Tensor, codes: Tensor, mask: Tensor | None = None) -> float:
+def cosine_score(scores: Tensor, codes: Tensor, mask: Tensor | None = None, over: Partition = WHOLE) -> float:
     r"""How closely scores point at class codes; needs no labels.
 
     .. math:: \frac{1}{|V|} \sum_{v \in V} \max_s \cos(c_s - \mu, e_v - \mu)
@@ -63,15 +67,14 @@ def cosine_score(scores: Tensor, codes: Tensor, mask: Tensor | None = None) -> f
         scores: Scores :math:`e_v`, ``[n, p]``.
         codes: Class codes :math:`c_s`, ``[classes, p]``.
         mask: The nodes :math:`V`, boolean ``[n]``; all by default.
+        over: See :func:`accuracy`.
     """
     scores = scores.double() if mask is None else scores[mask].double()
-    if scores.size(0) == 0:
-        return float("nan")
     codes = codes.double()
     centre = codes.mean(dim=0)
     directions = torch.nn.functional.normalize(codes - centre, dim=1)
     points = torch.nn.functional.normalize(scores - centre, dim=1)
-    return float(panels.mean((points @ directions.t()).max(dim=1).values))
+    return float(panels.mean((points @ directions.t()).amax(dim=1), over))
 
 
 def combined_score(val_accuracy: float, num_val: int, cosine: float, num_unlabelled: int) -> float:
@@ -80,7 +83,8 @@ def combined_score(val_accuracy: float, num_val: int, cosine: float, num_unlabel
     return sum(count * score for count, score in parts if count) / (num_val + num_unlabelled)
 
 
-def effective_classes(predicted: Tensor) -> float:
+def effective_classes(predicted: Tensor, over: Partition = WHOLE) -> float:
     r"""The effective number of classes that occur, :math:`e^{\textrm{entropy}}`; near 1 for a collapsed model."""
-    share = panels.counts(predicted).double() / max(predicted.numel(), 1)
+    counts = panels.counts(predicted, over=over).double()
+    share = counts / counts.sum().clamp(min=1.0)
     return float((-torch.special.xlogy(share, share).sum()).exp())

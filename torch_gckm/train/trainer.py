@@ -18,6 +18,7 @@ from torch_gckm.nn import GCKM
 from torch_gckm.nn.settings import differences
 from torch_gckm.optim import CayleyAdam, param_groups
 from torch_gckm.panels import count, holds_somewhere
+from torch_gckm.partition import Partition, partition_of
 from torch_gckm.readout import check_classes
 from torch_gckm.train.history import History, Record, Snapshot
 from torch_gckm.train.labelling import Labelling, NodesLike, node_subset
@@ -93,16 +94,23 @@ class Trainer:
             data: Features ``x``, edges, labels ``y``, ``train_mask``, and perhaps ``val_mask`` and ``test_mask``.
             split: The column to use of masks ``[n, splits]``.
         """
+        over = partition_of(data)
+        with over.agreed():
+            return self._fit(data, split, over)
+
+    def _fit(self, data: Data, split: int | None, over: Partition) -> History:
         check_classes(self.model.readout.code)  # The monitors are about classes.
         if self.nodes is not None:
+            over.refuse("training on some of the nodes is")
             Labelling.of(data, self.model.out_channels, split)  # Refuses bad labels before any work is done.
             data, split = node_subset(data, self.nodes, split, self.seed), None
         labels = Labelling.of(data, self.model.out_channels, split, warn=True)
-        if self.monitor != "cosine" and not holds_somewhere(labels.val):
+        if self.monitor != "cosine" and not holds_somewhere(labels.val, over):
             raise InvalidInputError(f"monitor='{self.monitor}' needs a val_mask with at least one node")
         graph = self.model.prepare_for_fit(data)
         start = time.perf_counter()
-        with tqdm(total=self.steps + 1, disable=not self.progress, desc="initialising", unit="step") as bar:
+        is_shown = self.progress and over.rank == 0
+        with tqdm(total=self.steps + 1, disable=not is_shown, desc="initialising", unit="step") as bar:
             history, best, optimizer = self._start(graph, labels)
             if len(history):
                 start -= history.records[-1].seconds
@@ -139,7 +147,7 @@ class Trainer:
                 self.model.initialize(graph, method=self.init, seed=self.seed)
             self._solve(graph, labels)
         groups = param_groups(self.model, lr=self.lr, betas=self.betas) or [{"params": []}]
-        optimizer = CayleyAdam(groups, lr=self.kernel_lr)
+        optimizer = CayleyAdam(groups, lr=self.kernel_lr, over=graph.partition)
         if content is None:
             return History(self.monitor), None, optimizer
         optimizer.load_state_dict(content["optimizer"])
@@ -167,26 +175,28 @@ class Trainer:
         return float(loss.detach())
 
     def _measure(self, step: int, loss: float, labels: Labelling, seconds: float) -> Record:
-        readout, y = self.model.readout, labels.y
+        readout, y, over = self.model.readout, labels.y, labels.targets.partition
         scores, codes = readout.scores, readout.codes
         predicted = readout.predict()
         left_out = math.nan
         if step == 0:
-            left_out = accuracy(readout.predict(readout.leave_one_out().detach()), y[readout.labelled])
-        val_acc = accuracy(predicted, y, labels.val)
-        cosine = cosine_score(scores, codes, labels.unlabelled)
+            left_out = accuracy(readout.predict(readout.leave_one_out().detach()), readout.fit.labels)
+        val_acc = accuracy(predicted, y, labels.val, over)
+        cosine = cosine_score(scores, codes, labels.unlabelled, over)
         if self.monitor == "cosine":
             monitored = cosine
         elif self.monitor == "val_acc":
             monitored = val_acc
         else:
             rest = labels.unlabelled & ~labels.val
-            monitored = combined_score(val_acc, count(labels.val), cosine_score(scores, codes, rest), count(rest))
+            numbers = count(labels.val, over), count(rest, over)
+            monitored = combined_score(val_acc, numbers[0], cosine_score(scores, codes, rest, over), numbers[1])
         if step == 0 and self.steps > 0 and math.isnan(monitored):
             text = "every node is labelled, so there is none to compute the cosine score on: step 0 will be kept"
             warnings.warn(text, GCKMWarning, stacklevel=3)
-        orthogonality = max((float(orthogonality_error(conv.h)) for conv in self.model.layers), default=0.0)
-        train_acc, test_acc = accuracy(predicted, y, labels.targets.is_labelled), accuracy(predicted, y, labels.test)
+        orthogonality = max((float(orthogonality_error(conv.h, over)) for conv in self.model.layers), default=0.0)
+        train_acc = accuracy(predicted, y, labels.targets.is_labelled, over)
+        test_acc = accuracy(predicted, y, labels.test, over)
         return Record(step, loss, orthogonality, train_acc, val_acc, test_acc, cosine, left_out, monitored, seconds)
 
     def _settings(self) -> dict[str, Any]:

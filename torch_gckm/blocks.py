@@ -1,0 +1,35 @@
+"""Work on rows a block at a time, and products row by row: nothing here meets with other rows."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+BLOCK_ENTRIES = 2**21  # Arrays of this size stay in the allocator's hands; larger ones are mapped anew each time.
+STRIPE = 256  # Columns of a triangular or symmetric product at a time.
+
+
+def blocks(num_rows: int, width: int, entries: int | None = None) -> Iterator[slice]:
+    """Slices that cover all rows, such that ``width`` numbers per row make an array of moderate size."""
+    step = max(1, (BLOCK_ENTRIES if entries is None else entries) // max(width, 1))
+    for start in range(0, num_rows, step):
+        yield slice(start, min(start + step, num_rows))
+
+
+def row_dots(a: Tensor, b: Tensor) -> Tensor:
+    """The inner products of equal rows, ``[n]``; unlike ``(a * b).sum(1)``, without a temporary."""
+    return torch.bmm(a.unsqueeze(1), b.unsqueeze(2)).view(-1)
+
+
+def times(panel: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
+    """``panel @ v`` in blocks of the given precision, in the type of ``v``."""
+    result = v.new_empty(panel.size(0), v.size(1))
+    for block in blocks(panel.size(0), panel.size(1)):
+        result[block] = panel[block].to(dtype) @ v.to(dtype)
+    return result
+
+
+def times_upper(left: Tensor, upper: Tensor, out: Tensor) -> None:
+    """``left @ upper`` for an upper triangular matrix, without the products with its zeros."""
+    for stripe in blocks(upper.size(1), 1, STRIPE):
+        torch.mm(left[:, : stripe.stop], upper[: stripe.stop, stripe], out=out[:, stripe])
