@@ -309,7 +309,7 @@ def test_a_damaged_pointer_is_refused(tmp_path, content):
         load_sharded(folder)
 
 
-def test_any_bit_of_the_pointer_is_refused_or_harmless(tmp_path):
+def test_any_changed_byte_of_the_pointer_is_refused(tmp_path):
     folder = tmp_path / "checkpoint"
     state = ShardedState({"a": 1}, {}, {"h": torch.arange(4.0)})
     save_sharded(folder, state)

@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 class Ranks(Protocol):
-    """Processes among which rows are spread: process ``r`` holds those from ``offsets[r]`` to ``offsets[r + 1]``."""
+    """Processes among which rows are spread: process ``r`` holds those from ``offsets[r]`` to ``offsets[r + 1]``.
+
+    ``group`` may be ``None`` for one process, and for all that ``torch.distributed`` knows.
+    """
 
     @property
     def rank(self) -> int: ...

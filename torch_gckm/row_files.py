@@ -69,7 +69,7 @@ def write_tensors(
     writer = HuggingFaceStorageWriter(str(folder), fqn_to_index_mapping=numbers, save_distributed=True)
     with _quiet(), _own_errors(folder):
         save({**own, **rows}, storage_writer=writer, planner=_RowsToWrite(places, totals),
-                 process_group=group, no_dist=group is None)  # fmt: skip
+                 process_group=group, no_dist=len(offsets) == 2)  # fmt: skip
     found: dict[str, tuple[int, int] | None] = {}
     for number in sorted({numbers[name] for name in (*own, *rows)}):
         pattern = f"shard-{rank + 1:05d}-model-{number:05d}-of-*.safetensors"
