@@ -7,7 +7,10 @@ from pathlib import Path
 import torch_gckm
 
 PACKAGE = Path(torch_gckm.__file__).parent
-BASE = {"errors", "panels", "manifold", "layouts", "files", "memory", "neighbours", "_version"}
+BASE = {
+    "errors", "panels", "manifold", "layouts", "files", "memory", "neighbours", "ranks", "row_files", "checkpoints",
+    "_version",
+}  # fmt: skip
 MAY_IMPORT = {
     "kernels": set(),
     "datasets": set(),
