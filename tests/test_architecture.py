@@ -10,7 +10,7 @@ PACKAGE = Path(torch_gckm.__file__).parent
 BASE = {"errors", "panels", "manifold", "layouts", "files", "memory", "neighbours", "_version"}
 MAY_IMPORT = {
     "kernels": set(),
-    "datasets": set(),
+    "datasets": {"graph"},
     "gram": {"kernels"},
     "graph": {"kernels"},
     "optim": set(),
