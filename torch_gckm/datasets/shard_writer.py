@@ -37,8 +37,8 @@ class ShardWriter:
             writer.add("y", y)
             writer.add("train_mask", train_mask)
 
-    Edges are sorted by counting, in temporary files inside the new folder: while it is written, it takes about three
-    times the space of the edges. Memory: 16 bytes per node, one block of rows, and less than 1 GB for edges.
+    Edges are sorted by counting, in temporary files: up to 24 bytes per edge on the disk, 40 with weights in single
+    precision, until the folder is finished. Memory: 8 bytes per node, one block of rows, and less than 1 GB for edges.
 
     Args:
         folder: The folder to write.
