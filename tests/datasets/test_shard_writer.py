@@ -1,6 +1,7 @@
 """Graphs that are written block by block."""
 
 import gc
+import os
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
 from tests.conftest import make_graph
-from torch_gckm.datasets import ShardFolder, ShardWriter, edge_sort
+from torch_gckm.datasets import ShardFolder, ShardWriter, edge_sort, write_shards
 from torch_gckm.errors import InvalidInputError, InvalidLabelError
 from torch_gckm.layouts import to_csr
 
@@ -97,7 +98,7 @@ def test_sparse_rows(tmp_path, form):
     assert torch.equal(folder.read(19, 33).x.to_dense(), dense[19:33])
     np.save(tmp_path / "graph" / "x_indices.npy", np.full(rows.nnz, 30, np.int32))
     with pytest.raises(InvalidInputError, match=r"x_indices\.npy' is damaged"):
-        folder.read()
+        ShardFolder(tmp_path / "graph").read()
 
 
 class TestBadInput:
@@ -177,6 +178,43 @@ def test_a_writer_may_be_finished_by_hand(tmp_path):
         folder = writer.finish()
         assert isinstance(folder.read(), Data)
     assert [path.name for path in tmp_path.iterdir()] == ["graph"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no limits of file sizes")
+def test_a_full_disk_is_an_error_that_names_a_file(tmp_path):
+    import resource
+
+    path, limits = tmp_path / "graph", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        for rows, edges in ((50_000, 0), (10, 50_000), (10, 20_000)):
+            with pytest.raises(OSError, match=r"File too large: '.*graph"):
+                write_shards(Data(x=torch.ones(rows, 1), edge_index=torch.arange(2 * edges).view(2, -1) % 10), path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
+
+
+def test_orders_and_boundaries(tmp_path):
+    for order in (torch.arange(10) + 1, torch.zeros(10, dtype=torch.long)):
+        with pytest.raises(InvalidInputError, match="'order' must hold every number from 0 to 9"):
+            ShardWriter(tmp_path / "graph", 10, 2, order=order)
+    for boundaries in ([0, 5], [1, 10], [0, 5, 5, 10], []):
+        with pytest.raises(InvalidInputError, match="'boundaries' must rise"):
+            ShardWriter(tmp_path / "graph", 10, 2, boundaries=boundaries)
+    with ShardWriter(tmp_path / "graph", 10, 2, order=torch.arange(9, -1, -1), boundaries=[0, 4, 10]) as writer:
+        writer.append_rows(torch.ones(10, 2))
+    folder = ShardFolder(tmp_path / "graph")
+    assert folder.ranges(2) == [(0, 4), (4, 10)]
+    assert folder.order.tolist() == list(range(9, -1, -1))
+
+
+def test_a_folder_that_is_replaced_is_not_mixed_with_the_other(tmp_path):
+    opened = write_shards(make_graph(), tmp_path / "graph")
+    write_shards(make_graph(), tmp_path / "graph", overwrite=True)
+    for mmap in (False, True):
+        with pytest.raises(InvalidInputError, match="was replaced since it was opened"):
+            opened.read(mmap=mmap)
 
 
 def test_progress_is_shown(tmp_path, capsys):

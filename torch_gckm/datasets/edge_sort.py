@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from torch_gckm.datasets.npy import Array, NpyFile, NpyWriter, as_bytes
+from torch_gckm.datasets.npy import Array, NpyFile, NpyWriter, write_array
 
 End = Literal["source", "target"]
 _CHUNK = 2**22  # Edges that are looked at together.
@@ -46,7 +46,7 @@ class EdgeSpool:
             records["source"], records["target"] = edges[0, part], edges[1, part]
             if weight is not None:
                 records["weight"] = weight[part]
-            self._file.write(as_bytes(records))
+            write_array(self._file, records)
         self.num_edges += edges.shape[1]
 
     def write_sorted(self, folder: Path, names: tuple[str, str, str], by: End, tick: Callable[[int], Any]) -> None:
@@ -106,7 +106,7 @@ class EdgeSpool:
                 cuts = np.cumsum(np.bincount(group, minlength=len(bounds))).tolist()
                 for number, (start, stop) in enumerate(zip([0, *cuts], cuts, strict=False)):
                     file.seek(places[number] * self.record.itemsize)
-                    file.write(as_bytes(together[start:stop]))
+                    write_array(file, together[start:stop])
                     places[number] += stop - start
                 tick(len(chunk))
         return self._grouped

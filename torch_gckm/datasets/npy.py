@@ -4,7 +4,7 @@ import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import numpy as np
 
@@ -25,12 +25,14 @@ class NpyFile:
         dtype: The type of its numbers.
         shape: The shape of the array; the first dimension is the rows.
         offset: Where the numbers begin, in bytes.
+        stamp: The file's number and time of change, by which another file in its place is noticed.
     """
 
     path: Path
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     offset: int
+    stamp: tuple[int, int]
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -40,7 +42,7 @@ class NpyFile:
                 version = np.lib.format.read_magic(file)
                 read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
                 shape, is_by_columns, dtype = read(file)
-                offset, size = file.tell(), file.seek(0, os.SEEK_END)
+                offset, size, stamp = file.tell(), file.seek(0, os.SEEK_END), _stamp(file)
         except FileNotFoundError:
             raise InvalidInputError(f"'{path}' is missing") from None
         except (ValueError, EOFError, SyntaxError, TypeError) as error:
@@ -49,26 +51,43 @@ class NpyFile:
             raise InvalidInputError(f"'{path}' holds {dtype} {shape}; numbers, row by row, are needed")
         if size != offset + math.prod(shape) * dtype.itemsize:
             raise InvalidInputError(f"'{path}' is damaged: it has {size} bytes, which do not fit the shape {shape}")
-        return cls(path, dtype, shape, offset)
+        return cls(path, dtype, shape, offset, stamp)
 
     def read(self, start: int = 0, stop: int | None = None) -> Array:
         """The rows from ``start`` to ``stop``, in memory of their own; nothing else is read."""
         stop = self.shape[0] if stop is None else stop
         width = math.prod(self.shape[1:])
         count, begin = (stop - start) * width, self.offset + start * width * self.dtype.itemsize
-        values = np.fromfile(self.path, self.dtype, count, offset=begin)
+        with self.path.open("rb") as file:
+            self._check_unchanged(file)
+            values = np.fromfile(file, self.dtype, count, offset=begin)
         if values.size != count:
             raise InvalidInputError(f"'{self.path}' is damaged: it ends before row {stop}")
         return values.reshape(stop - start, *self.shape[1:])
 
     def mapped(self) -> Array:
         """The whole array, read from the file where it is used; writing to it does not change the file."""
-        return np.load(self.path, mmap_mode="c", allow_pickle=False)
+        with self.path.open("rb") as file:
+            self._check_unchanged(file)
+            return np.memmap(file, self.dtype, "c", self.offset, self.shape)
+
+    def _check_unchanged(self, file: IO[bytes]) -> None:
+        if _stamp(file) != self.stamp:
+            raise InvalidInputError(f"'{self.path}' was replaced since it was opened; open the folder again")
 
 
-def as_bytes(array: Array) -> memoryview:
-    """The bytes of a contiguous array of any type; they share memory."""
-    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+def _stamp(file: IO[bytes]) -> tuple[int, int]:
+    found = os.fstat(file.fileno())
+    return found.st_ino, found.st_mtime_ns
+
+
+def write_array(file: IO[bytes], array: Array) -> None:
+    """Write the numbers of a contiguous array of any type; an error, as of a full disk, names the file."""
+    if array.size:
+        try:
+            file.write(array.reshape(-1).view(np.uint8).data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(file.name)) from None
 
 
 class NpyWriter:
@@ -87,15 +106,15 @@ class NpyWriter:
 
     def append(self, rows: Array) -> None:
         """Write rows behind those that were written."""
-        self._file.write(as_bytes(np.ascontiguousarray(rows, self.dtype)))
+        write_array(self._file, np.ascontiguousarray(rows, self.dtype))
         self.rows += len(rows)
 
     def close(self) -> None:
         """Write the number of rows into the header."""
         if not self._file.closed:
-            self._file.seek(0)
-            self._file.write(self._header())
-            self._file.close()
+            with self._file as file:
+                file.seek(0)
+                file.write(self._header())
 
     def _header(self) -> bytes:
         shape = (self.rows, *self.columns)

@@ -87,7 +87,7 @@ def _add_labels(writer: ShardWriter, data: Data, order: Tensor | None) -> None:
             continue
         values = to_numpy(data[name], name)
         values = values if name == "y" else as_mask(values, writer.num_nodes, name)
-        is_moved = order is not None and len(values) == writer.num_nodes  # Else it is refused.
+        is_moved = values.shape[:1] == (writer.num_nodes,)  # Else it is refused.
         writer.add(name, values[order.numpy()] if order is not None and is_moved else values)
 
 

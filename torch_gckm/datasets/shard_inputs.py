@@ -40,12 +40,42 @@ def as_mask(mask: Array, num_nodes: int, name: str) -> Array:
     return found
 
 
+def converted(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Features as another type that may hold them, if only with fewer digits."""
+    if not np.can_cast(values.dtype, dtype, "same_kind"):
+        raise InvalidInputError(f"'x' holds {values.dtype}, which does not fit dtype {dtype}")
+    with np.errstate(over="ignore"):  # Infinity is looked for then.
+        return values.astype(dtype, copy=False)
+
+
+def check_values(values: Array, begins: Array, first: int) -> None:
+    """Raise if features are NaN or infinite; rows begin at ``begins``, and the first one is that of node ``first``."""
+    with np.errstate(over="ignore", invalid="ignore"):  # A sum is finite only if all are.
+        if values.dtype.kind != "f" or bool(np.isfinite(values.sum(dtype=np.float64))):
+            return
+    bad = ~np.isfinite(values)
+    if bad.any():
+        row = int(np.searchsorted(begins, bad.reshape(-1).argmax(), side="right")) - 1
+        where = f"entries that are NaN or infinite, first in row {first + row}"
+        raise InvalidInputError(f"'x' has {int(bad.sum())} {where}; fill or drop them")
+
+
 def checked_order(order: Array, num_nodes: int) -> Array:
-    """A number for every node."""
+    """A permutation of the nodes."""
     if order.shape != (num_nodes,) or order.dtype.kind not in "iu":
         found = f"{order.dtype} {order.shape}"
         raise InvalidInputError(f"'order' must hold a whole number for each of the {num_nodes} nodes, got {found}")
-    return order
+    if not 0 <= order.min() <= order.max() < num_nodes or np.bincount(order).max() > 1:
+        raise InvalidInputError(f"'order' must hold every number from 0 to {num_nodes - 1} once")
+    return order.astype(np.int64)
+
+
+def checked_boundaries(boundaries: Sequence[int], num_nodes: int) -> Array:
+    """The first nodes of parts that are not empty, and the number of nodes."""
+    found = np.asarray(boundaries, np.int64)
+    if found.ndim != 1 or len(found) < 2 or found[0] != 0 or found[-1] != num_nodes or (np.diff(found) < 1).any():
+        raise InvalidInputError(f"'boundaries' must rise from 0 to the number of nodes, {num_nodes}")
+    return found
 
 
 def scipy_csr(x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,17 @@ from tqdm import tqdm
 from torch_gckm.datasets.edge_sort import EdgeSpool, check_node_count, same_arrays
 from torch_gckm.datasets.npy import Array, NpyFile, NpyWriter
 from torch_gckm.datasets.shard_format import IN_FILES, MASKS, OUT_FILES, ShardMeta, check_replaceable
-from torch_gckm.datasets.shard_inputs import Block, as_mask, checked_order, numpy_dtype, scipy_csr, to_numpy
+from torch_gckm.datasets.shard_inputs import (
+    Block,
+    as_mask,
+    check_values,
+    checked_boundaries,
+    checked_order,
+    converted,
+    numpy_dtype,
+    scipy_csr,
+    to_numpy,
+)  # fmt: skip
 from torch_gckm.datasets.shards import ShardFolder
 from torch_gckm.errors import InvalidInputError, InvalidLabelError
 from torch_gckm.files import PartialFolder
@@ -85,15 +96,15 @@ class ShardWriter:
         self._dtype, self._weight_dtype = numpy_dtype(dtype, "dtype"), weight_dtype
         of_weights = None if weight_dtype is None else numpy_dtype(weight_dtype, "weight_dtype")
         moved = None if order is None else checked_order(to_numpy(order, "order"), num_nodes)
+        parts = None if boundaries is None else checked_boundaries(boundaries, num_nodes)
         self._partial = PartialFolder(folder)
         self._path = self._partial.path
         self._spool = EdgeSpool(self._path, num_nodes, of_weights)
         self._writers = self._feature_files()
         self._bar = tqdm(total=num_nodes, desc="rows", unit="node", unit_scale=True, disable=not progress)
-        if moved is not None:
-            np.save(self._path / "order.npy", moved)
-        if boundaries is not None:
-            np.save(self._path / "boundaries.npy", np.asarray(boundaries, np.int64))
+        for name, array in (("order", moved), ("boundaries", parts)):
+            if array is not None:
+                np.save(self._path / f"{name}.npy", array)
 
     def append_rows(self, x: Any) -> None:
         """Write the features ``[k, d]`` of the next nodes: a tensor of any layout, a NumPy array or a SciPy matrix."""
@@ -105,8 +116,9 @@ class ShardWriter:
         if block.ndim != 2 or block.shape[1] != self.num_features or stop > self.num_nodes:
             expected = f"[k, {self.num_features}] with rows for {self.num_nodes - self._rows} nodes at most"
             raise InvalidInputError(f"'x' must have shape {expected}, got {tuple(block.shape)}")
-        values = self._converted(block.data if is_sparse else block)
-        self._check_finite(values, block.indptr if is_sparse else None)
+        begins = block.indptr if is_sparse else np.arange(len(block) + 1) * self.num_features
+        values = converted(block.data if is_sparse else block, self._dtype)
+        check_values(values, begins, self._rows)
         if is_sparse:
             self._writers["x_indptr"].append(block.indptr[1:].astype(np.int64) + self._writers["x_data"].rows)
             self._writers["x_indices"].append(block.indices)
@@ -143,7 +155,7 @@ class ShardWriter:
         """Write the names of the nodes."""
         if len(names) != self.num_nodes:
             raise InvalidInputError(f"there are {len(names)} names for {self.num_nodes} nodes")
-        text = [name.encode() for name in names]
+        text = [str(name).encode() for name in names]
         np.save(self._path / "names_indptr.npy", np.cumsum([0, *map(len, text)], dtype=np.int64))
         np.save(self._path / "names_text.npy", np.frombuffer(b"".join(text), np.uint8))
 
@@ -172,9 +184,9 @@ class ShardWriter:
     def close(self) -> None:
         """Remove what was written, unless the folder is finished."""
         self._bar.close()
-        for writer in self._writers.values():
-            writer.close()
-        self._spool.close()
+        for close in (*(writer.close for writer in self._writers.values()), self._spool.close):
+            with suppress(OSError):  # A full disk, which was told already.
+                close()
         self._partial.discard()
 
     def __enter__(self) -> Self:
@@ -186,8 +198,15 @@ class ShardWriter:
         try:
             if kind is None:
                 self.finish()
+        except OSError as failure:
+            raise self._named(failure) from None
         finally:
             self.close()
+
+    def _named(self, error: OSError) -> OSError:
+        """The error of a write, with the name of the folder."""
+        is_named = error.filename is not None
+        return error if is_named else OSError(error.errno, error.strerror or str(error), str(self._folder))
 
     def _feature_files(self) -> dict[str, NpyWriter]:
         if not self.is_sparse:
@@ -196,25 +215,6 @@ class ShardWriter:
         writers = {name: NpyWriter(self._path / f"{name}.npy", kind) for name, kind in kinds.items()}
         writers["x_indptr"].append(np.zeros(1, np.int64))
         return {**writers, "x_data": NpyWriter(self._path / "x_data.npy", self._dtype)}
-
-    def _converted(self, values: Array) -> Array:
-        if not np.can_cast(values.dtype, self._dtype, "same_kind"):
-            raise InvalidInputError(f"'x' holds {values.dtype}, which does not fit dtype {self._dtype}")
-        with np.errstate(over="ignore"):  # Infinity is looked for then.
-            return values.astype(self._dtype, copy=False)
-
-    def _check_finite(self, values: Array, begins: Array | None) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            if values.dtype.kind != "f" or bool(np.isfinite(values.sum(dtype=np.float64))):
-                return
-        bad = ~np.isfinite(values)
-        if bad.any():
-            place = int(bad.reshape(-1).argmax())
-            row = place // max(1, self.num_features)
-            if begins is not None:
-                row = int(np.searchsorted(begins, place, side="right")) - 1
-            where = f"entries that are NaN or infinite, first in row {self._rows + row}"
-            raise InvalidInputError(f"'x' has {int(bad.sum())} {where}; fill or drop them")
 
     def _count_classes(self, y: Array) -> None:
         if y.dtype.kind in "iu" and (y.ndim == 1 or y.shape[1] == 1):

@@ -15,6 +15,7 @@ from torch_gckm.datasets.npy import Array, NpyFile
 from torch_gckm.datasets.shard_format import IN_FILES, MASKS, META, OUT_FILES, ShardMeta
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.layouts import from_scipy
+from torch_gckm.memory import require_memory
 
 
 class ShardFolder:
@@ -114,6 +115,7 @@ class ShardFolder:
         stop = self.num_nodes if stop is None else stop
         if not 0 <= start < stop <= self.num_nodes:
             raise InvalidInputError(f"nodes {start} to {stop} are no range of the {self.num_nodes} nodes")
+        self._require_memory(start, stop, mmap)
         data = Data(x=self._features(start, stop, mmap))
         data.edge_index, data.edge_weight = self._edges(IN_FILES, start, stop)
         if self.is_directed:
@@ -135,6 +137,17 @@ class ShardFolder:
             return [text[first:last].decode() for first, last in pairwise(cuts)]
         except UnicodeDecodeError as error:
             raise self._damaged("names_text") from error
+
+    def _require_memory(self, start: int, stop: int, mmap: bool) -> None:
+        """Raise if what is to be read does not fit into memory."""
+        size = 0
+        if not (mmap or self.is_sparse):
+            size += (stop - start) * self.num_features * self._arrays["x"].dtype.itemsize
+        for files in (IN_FILES, OUT_FILES) if self.is_directed else (IN_FILES,):
+            begins = self._begins(files[0], files[1], start, stop)
+            size += 24 * int(begins[-1] - begins[0])
+        hint = "read fewer nodes at once" if mmap else "read fewer nodes at once, or with mmap=True"
+        require_memory(size, f"reading {stop - start} nodes of '{self.folder}'", torch.device("cpu"), hint)
 
     def _features(self, start: int, stop: int, mmap: bool) -> Tensor:
         if not self.is_sparse:
