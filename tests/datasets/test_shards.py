@@ -13,9 +13,9 @@ from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
 from tests.conftest import make_graph, permute_graph
-from torch_gckm import GCKM, Trainer
-from torch_gckm.datasets import ShardFolder, edge_sort, write_shards
-from torch_gckm.errors import GCKMWarning, InvalidInputError, InvalidLabelError
+from torch_gckm import GCKM, Trainer, memory
+from torch_gckm.datasets import ShardFolder, ShardWriter, edge_sort, write_shards
+from torch_gckm.errors import GCKMWarning, InvalidInputError, InvalidLabelError, OutOfMemoryError
 from torch_gckm.graph import is_directed
 
 MASKS = ("train_mask", "val_mask", "test_mask")
@@ -302,6 +302,27 @@ class TestFolders:
         assert len(list(tmp_path.iterdir())) == 1
         write_shards(make_graph(), path)
         assert [found.name for found in tmp_path.iterdir()] == ["graph"]
+
+    def test_several_write_the_same_at_once(self, tmp_path):
+        data, path = make_graph(), tmp_path / "graph"
+        with ShardWriter(path, 60, 8, overwrite=True) as writer:
+            writer.append_rows(data.x)
+            write_shards(data, path)  # Does not take the other's files for abandoned.
+            writer.append_edges(data.edge_index)
+        assert ShardFolder(path).masks == ()
+        assert [found.name for found in tmp_path.iterdir()] == ["graph"]
+
+    def test_they_go_to_other_processes(self, tmp_path):
+        folder = write_shards(make_graph(), tmp_path / "graph")
+        assert torch.equal(pickle.loads(pickle.dumps(folder)).read(3, 9).x, folder.read(3, 9).x)
+
+    def test_what_does_not_fit_into_memory_is_not_read(self, tmp_path, monkeypatch):
+        folder = write_shards(Data(x=torch.randn(1000, 100), edge_index=torch.zeros(2, 3).long()), tmp_path / "graph")
+        monkeypatch.setattr(memory, "available_bytes", lambda device: 100_000)
+        with pytest.raises(OutOfMemoryError, match="mmap=True"):
+            folder.read()
+        assert folder.read(0, 200).num_nodes == 200
+        assert folder.read(mmap=True).num_nodes == 1000
 
 
 class TestDamage:

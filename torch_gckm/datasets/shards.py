@@ -42,6 +42,18 @@ class ShardFolder:
 
     Args:
         folder: The folder.
+
+    Attributes:
+        num_nodes: The number of nodes.
+        num_features: The number of features of a node.
+        num_edges: The number of edges, each direction counted.
+        num_classes: The number of classes; ``None`` if labels are not classes, or absent.
+        is_sparse: Whether features are sparse.
+        is_directed: Whether some edge is there one way only, so that edges are also stored by their sources.
+        is_weighted: Whether edges have weights.
+        masks: The masks that there are.
+        class_names: What the classes are called, if it is known.
+        feature_names: What the features are called, if it is known.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
