@@ -4,8 +4,10 @@ A file of this package is a zip archive of :func:`torch.save`: records that are 
 """
 
 import os
+import shutil
 import stat
 import tempfile
+import weakref
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from torch_gckm.errors import InvalidInputError
 PathLike = str | os.PathLike[str]
 _CAN_LOCK = os.name == "posix"  # Elsewhere, what a killed process left behind stays.
 _PARTIAL = ".partial"
+_LOCK = ".lock"  # A file in a folder that is being written.
 
 
 def write_atomically(path: PathLike, write: Callable[[IO[bytes]], object]) -> None:
@@ -80,6 +83,56 @@ def load_tensors(path: PathLike) -> dict[str, Any]:
     return content
 
 
+class PartialFolder:
+    """A temporary folder beside ``target`` that takes its place when it is whole.
+
+    It is removed if it is dropped, or if Python ends, before :meth:`commit`. What a killed process left behind is
+    removed by the next one that writes to the same place.
+    """
+
+    def __init__(self, target: PathLike) -> None:
+        self.target = Path(os.path.realpath(target))
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        prefix = f".{self.target.name[:40]}."
+        for other in self.target.parent.glob(f"{_escaped(prefix)}*{_PARTIAL}"):
+            _remove_folder_if_abandoned(other)
+        while True:
+            self.path = Path(tempfile.mkdtemp(dir=self.target.parent, prefix=prefix, suffix=_PARTIAL))
+            self._locked = (self.path / _LOCK).open("wb")
+            if _lock(self._locked) and self.path.exists():
+                break
+            self._locked.close()  # Another process took it for abandoned before it was locked.
+        self._end = weakref.finalize(self, _discard, self.path, self._locked)
+
+    def commit(self) -> None:
+        """Give the folder its name; what had the name before is removed."""
+        os.chmod(self.path, 0o777 & ~_umask())
+        self._locked.close()
+        (self.path / _LOCK).unlink()
+        old = self.path.with_name(f"{self.path.name.removesuffix(_PARTIAL)}.old{_PARTIAL}")
+        is_replacing = self.target.exists()
+        if is_replacing:
+            self.target.rename(old)
+        try:
+            self.path.rename(self.target)
+        except OSError:
+            if is_replacing:
+                old.rename(self.target)
+            raise
+        self._end.detach()
+        if is_replacing:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Remove the folder; nothing happens after :meth:`commit`."""
+        self._end()
+
+
+def _discard(path: Path, locked: IO[bytes]) -> None:
+    locked.close()
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def _check_archive(file: IO[bytes], path: PathLike) -> None:
     """Raise if a file is no archive, if a record does not have its checksum, or is larger than the file itself."""
     try:
@@ -137,6 +190,16 @@ def _remove_if_abandoned(path: Path) -> None:
                 path.unlink()
     except OSError:  # It is gone already.
         return
+
+
+def _remove_folder_if_abandoned(path: Path) -> None:
+    try:
+        with (path / _LOCK).open("rb") as file:
+            is_abandoned = _CAN_LOCK and _lock(file)
+    except OSError:  # It is gone already, or a file.
+        return
+    if is_abandoned:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _lock(file: IO[bytes]) -> bool:

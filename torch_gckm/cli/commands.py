@@ -21,6 +21,7 @@ from torch_gckm import __version__
 from torch_gckm.cli.graphs import NamedGraph, add_graph_arguments, add_seed, read_graph
 from torch_gckm.cli.numbers import fit_numbers, load_estimator, write_numbers
 from torch_gckm.cli.outputs import check_outputs, note, plain, write_classes, write_table
+from torch_gckm.cli.shards import add_shard_arguments, shard
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import GCKMError, GCKMWarning, InvalidInputError
 from torch_gckm.nn import KernelLayers
@@ -257,6 +258,9 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("--aggregation", default="gcn", choices=("gcn", "mean", "sum", "none"))
     to_cluster.add_argument("--clusters", type=int, metavar="N", help="default: the number of classes")
 
+    to_shard = command("shard", shard, "a folder of arrays, of which many processes read parts")
+    add_shard_arguments(to_shard)
+
     to_demo = command("demo", fit, "classify scikit-learn's digits from 4 labels per class, offline")
     to_demo.add_argument("--model", type=Path, default=Path("digits.pt"), help="the file to write (default: digits.pt)")
     to_demo.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
@@ -274,7 +278,7 @@ def _parser() -> argparse.ArgumentParser:
         group.add_argument("--max-settings", type=int, metavar="N", help="the number of settings to try (default: 48)")
         group.add_argument("--checkpoint", type=Path, metavar="FILE", help="keep what was tried; go on if it is there")
         group.add_argument("--quiet", action="store_true", help="no progress bar")
-    for reading in (to_fit, to_predict, to_search, to_embed, to_cluster):
+    for reading in (to_fit, to_predict, to_search, to_embed, to_cluster, to_shard):
         add_graph_arguments(reading)
     add_seed(to_demo)
     return parser

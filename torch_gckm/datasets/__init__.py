@@ -1,6 +1,12 @@
-"""Graphs through PyG's own dataset classes, and splits."""
+"""Graphs through PyG's own dataset classes, splits, and folders of arrays that many processes read."""
 
 from torch_gckm.datasets.load import DATASETS, data_root, load
+from torch_gckm.datasets.shard_data import write_shards
+from torch_gckm.datasets.shard_writer import ShardWriter
+from torch_gckm.datasets.shards import ShardFolder
 from torch_gckm.datasets.splits import FewLabelSplit, FixedSplit, PercentageSplit, PerClassSplit
 
-__all__ = ["DATASETS", "FewLabelSplit", "FixedSplit", "PerClassSplit", "PercentageSplit", "data_root", "load"]
+__all__ = [
+    "DATASETS", "FewLabelSplit", "FixedSplit", "PerClassSplit", "PercentageSplit", "ShardFolder", "ShardWriter",
+    "data_root", "load", "write_shards"
+]  # fmt: skip
