@@ -18,10 +18,12 @@ import math
 import os
 import pickle
 import secrets
+import signal
 import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -39,6 +41,19 @@ _PAUSE = 0.3  # Seconds between two looks at settings that others are trying.
 _OVERDUE = 10.0, 60.0  # A setting is given up after so many times the slowest finished one, plus so many seconds.
 _CLOCKS = 5.0  # Seconds by which two readings of when a process started may differ.
 _MOST_LOSSES = 5
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Write to a storage without being ended halfway by a signal to terminate: others would wait for its lock."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class SharedSearch:
@@ -127,6 +142,7 @@ class SharedSearch:
             if trial.state.name == "RUNNING" and _claim_of(trial)["token"] == self._token:
                 self._fail(trial)
 
+    @_whole()
     def _finish(self, trial: Trial) -> None:
         """Keep a trial, unless another process has finished its setting."""
         import optuna
@@ -180,6 +196,7 @@ class SharedSearch:
         # Two searches may have begun a study at the same time. The other one is refused, too late for its first trials.
         return [trial for trial in trials if trial.user_attrs.get("search") == self.identity]
 
+    @_whole()
     def _add(
         self, state: optuna.trial.TrialState, attributes: dict[str, Any], values: list[float] | None = None
     ) -> None:
@@ -188,6 +205,7 @@ class SharedSearch:
         _, study = self._connection()
         study.add_trial(optuna.trial.create_trial(state=state, values=values, user_attrs=attributes))
 
+    @_whole()
     def _fail(self, trial: optuna.trial.FrozenTrial) -> None:
         import optuna
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.files import PathLike
+from torch_gckm.files import PathLike, check_writable
 from torch_gckm.select.trial import Trial
 
 if TYPE_CHECKING:
@@ -85,6 +85,7 @@ def _open_journal(path: Path) -> optuna.storages.BaseStorage:
     from optuna.storages.journal import JournalFileBackend
 
     path = Path(os.path.realpath(path))  # The lock is beside the file, whatever name leads to it.
+    check_writable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         if path.exists():
@@ -96,10 +97,12 @@ def _open_journal(path: Path) -> optuna.storages.BaseStorage:
 
 def _check_journal(path: Path) -> None:
     """Raise unless a file begins as journals do: Optuna would write to any file."""
+    if not path.is_file():
+        raise ValueError("not a file")
     with path.open("rb") as file:
         first = file.readline()
-    if first and "op_code" not in json.loads(first):
-        raise ValueError(first)
+    if first and not (first.startswith(b"{") and "op_code" in json.loads(first)):
+        raise ValueError("not a journal")
 
 
 def _open_database(url: str) -> optuna.storages.BaseStorage:
