@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -24,34 +25,32 @@ from torch_gckm.select.workers import can_fork
 optuna = pytest.importorskip("optuna", reason="optuna is not installed (extra 'tune')")
 needs_fork = pytest.mark.skipif(not can_fork(), reason="processes cannot be copied here")
 SETTING = SMALL.setting(0, seed=0)
-# Another process: slow settings, so that both get some; it says when it begins those that it is told to.
+# Another process, which waits to be killed when it has begun its third setting.
 PROCESS = """
-import json, sys, time, torch
+import sys, time, torch
 from tests.conftest import make_graph
 from tests.select.helpers import quick
 from torch_gckm.select.trial import Evaluator
 
 torch.set_num_threads(1)
-original, stop = Evaluator.__call__, int(sys.argv[2])
+original, begun = Evaluator.__call__, []
 
-def slow(self, number, setting):
-    if number == stop:
-        print("begun", flush=True)
+def attempt(self, number, setting):
+    begun.append(number)
+    if len(begun) == 3:
         time.sleep(60)
-    time.sleep(0.05)
     return original(self, number, setting)
 
-Evaluator.__call__ = slow
+Evaluator.__call__ = attempt
 print("ready", flush=True)
 sys.stdin.readline()
-result = quick(make_graph(), 14, workers=1, storage=sys.argv[1])
-print(json.dumps([trial.to_dict() for trial in result.trials]))
+quick(make_graph(), 14, workers=1, storage=sys.argv[1])
 """
 
 
-def process(storage, stop=-1):
+def process(storage):
     return subprocess.Popen(
-        [sys.executable, "-c", PROCESS, str(storage), str(stop)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-c", PROCESS, str(storage)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True, cwd=Path(__file__).parents[2],
     )  # fmt: skip
 
@@ -104,37 +103,37 @@ def elsewhere(monkeypatch):
 
 
 class TestProcesses:
-    def test_two_find_what_one_finds(self, graph, journal, one_thread):
-        pair = [process(journal), process(journal)]
-        for each in pair:
-            assert each.stdout.readline() == "ready\n"
-        for each in pair:
-            each.stdin.write("go\n")
-            each.stdin.flush()
-        found = [each.communicate()[0] for each in pair]
-        assert found[0] == found[1]
-        alone, together = quick(graph, 14, workers=1), quick(graph, 14, workers=1, storage=journal)
-        assert json.dumps([trial.to_dict() for trial in together.trials]) + "\n" == found[0]
-        assert plain(together) == plain(alone)
-        assert [trial.number for trial in together.ranked()] == [trial.number for trial in alone.ranked()]
-        assert torch.equal(together.ensemble(3).predict_proba(), alone.ensemble(3).predict_proba())
-        tried = [claim for state, parts in claims(journal).items() if state != "FAIL" for claim in parts]
-        assert sorted(claim["number"] for claim in tried) == list(range(14))
-        assert {claim["pid"] for claim in tried} == {each.pid for each in pair}
+    def test_two_find_what_one_finds_though_one_is_killed(self, graph, journal, one_thread, monkeypatch):
+        original = Evaluator.__call__
 
-    def test_a_killed_one_loses_its_setting_only(self, graph, journal):
-        with process(journal, stop=5) as other:
+        def slow(*args):
+            time.sleep(0.1)
+            return original(*args)
+
+        with process(journal) as other:
+            alone = quick(graph, 14, workers=1)
+            assert other.stdout.readline() == "ready\n"
             other.stdin.write("go\n")
             other.stdin.flush()
-            assert [other.stdout.readline() for _ in range(2)] == ["ready\n", "begun\n"]
+            while not (journal.exists() and "claim" in journal.read_text()):
+                time.sleep(0.01)
+            monkeypatch.setattr(Evaluator, "__call__", slow)
             # While it lives, its setting is left to it, and waited for.
-            result = search(graph, SMALL, 1.0, max_settings=14, storage=journal, progress=False, workers=1)
-            assert numbers(result) == [number for number in range(14) if number != 5]
+            most = search(graph, SMALL, 3.0, max_settings=14, storage=journal, progress=False, workers=1)
+            (claimed,) = claims(journal)["RUNNING"]
+            assert numbers(most) == [number for number in range(14) if number != claimed["number"]]
             other.kill()
-            assert numbers(quick(graph, 14, storage=journal, workers=1)) == list(range(14))
+            whole = quick(graph, 14, storage=journal, workers=1)
+        assert plain(whole) == plain(alone)
+        assert [trial.number for trial in whole.ranked()] == [trial.number for trial in alone.ranked()]
+        assert torch.equal(whole.ensemble(3).predict_proba(), alone.ensemble(3).predict_proba())
         found = claims(journal)
-        assert [claim["number"] for claim in found["FAIL"]] == [5]
-        assert set(found) <= {"FAIL", "COMPLETE", "PRUNED"}
+        assert claimed in found.pop("FAIL")
+        tried = [claim for parts in found.values() for claim in parts]
+        assert sorted(claim["number"] for claim in tried) == list(range(14))
+        assert {claim["pid"] for claim in tried} == {other.pid, os.getpid()}
+        again = quick(graph, 14, storage=journal)
+        assert [trial.to_dict() for trial in again.trials] == [trial.to_dict() for trial in whole.trials]
 
     @needs_fork
     @pytest.mark.parametrize("storage", ["search.journal", "sqlite:///search.db"])
