@@ -68,8 +68,8 @@ def claims(storage, name="gckm"):
     return found
 
 
-def part(storage, **identity):
-    return SharedSearch(storage, "gckm", {"seed": 0, **identity}, lambda trial: 0.5)
+def part(storage, name="gckm", **identity):
+    return SharedSearch(storage, name, {"seed": 0, **identity}, lambda trial: 0.5)
 
 
 def numbers(result):
@@ -189,6 +189,9 @@ class TestClaims:
         assert next(second.work(3, 9, 0)) == [3, 4, 5]
         assert next(second.work(3, 3, 0)) == [1, 2]
         assert next(second.work(3, 1, 0)) == []
+        third = part(journal, name="others")
+        third._claim(4)
+        assert list(third.work(3, 0, 0)) == []  # One who tries fewer settings does not wait for it.
         second.attempt(1, lambda: Trial(1, SETTING))
         first._release()
         assert next(second.work(3, 9, 0)) == [0, 2]
@@ -303,7 +306,7 @@ def test_an_optuna_storage_and_the_progress(graph, journal, monkeypatch, capsys)
     search(graph, SMALL, 0.5, max_settings=5, storage=journal, workers=1)
     shown = capsys.readouterr().err
     assert "4/5" in shown
-    assert "waits for=1 of other processes" in shown
+    assert "waits for=1 settings" in shown
 
 
 def test_estimators(graph, journal):

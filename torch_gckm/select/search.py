@@ -130,7 +130,7 @@ def search(
                 if shared is not None:
                     result.trials = shared.trials()
                     bar.n = len(result)
-                    waits = {} if trial is not None else {"waits for": f"{shared.num_running()} of other processes"}
+                    waits = {} if trial is not None else {"waits for": f"{shared.num_running()} settings"}
                 bar.set_postfix({**result.progress(), **waits})
                 shown = now
             if checkpoint is not None and now - saved > _SAVE_EVERY:

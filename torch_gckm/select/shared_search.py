@@ -30,7 +30,14 @@ import psutil
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.select.identity import check_identity
-from torch_gckm.select.studies import StorageLike, from_attributes, open_storage, open_study, to_attributes
+from torch_gckm.select.studies import (
+    StorageLike,
+    from_attributes,
+    is_in_memory,
+    open_storage,
+    open_study,
+    to_attributes,
+)
 from torch_gckm.select.trial import Trial
 from torch_gckm.select.workers import bundles
 
@@ -40,7 +47,7 @@ if TYPE_CHECKING:
 _PAUSE = 0.3  # Seconds between two looks at settings that others are trying.
 _OVERDUE = 10.0, 60.0  # A setting is given up after so many times the slowest finished one, plus so many seconds.
 _CLOCKS = 5.0  # Seconds by which two readings of when a process started may differ.
-_MOST_LOSSES = 5
+_MOST_LOSSES = 5  # After so many, a number is taken from 2 to the power of it.
 
 
 @contextmanager
@@ -72,7 +79,7 @@ class SharedSearch:
         self.name, self.value = name, value
         self.identity = {key: _digest(part) for key, part in identity.items()}  # Databases limit the length of texts.
         self._storage = open_storage(storage)
-        if type(self._storage).__name__ == "InMemoryStorage":
+        if is_in_memory(self._storage):
             raise InvalidInputError("no other process can reach a storage in memory; give a path or a database URL")
         # A connection is of one process. Those that a worker inherits are kept: closing them would close the original.
         self._opened: dict[int, tuple[optuna.storages.BaseStorage, optuna.Study]] = {}
@@ -102,7 +109,7 @@ class SharedSearch:
             choice = choice or list(itertools.islice(bundles(size, known | set(running), limit, single), 1))
             if choice:
                 yield secrets.choice(choice)
-            elif running:
+            elif any(limit is None or number < limit for number in running):  # Others may have a larger limit.
                 time.sleep(_PAUSE)
                 yield []
             else:

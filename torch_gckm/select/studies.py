@@ -58,6 +58,13 @@ def open_storage(storage: StorageLike) -> optuna.storages.BaseStorage:
     return storage
 
 
+def is_in_memory(storage: optuna.storages.BaseStorage) -> bool:
+    """Whether no other process can reach a storage."""
+    import optuna
+
+    return isinstance(storage, optuna.storages.InMemoryStorage)
+
+
 def open_study(
     storage: optuna.storages.BaseStorage | None, name: str, sampler: optuna.samplers.BaseSampler | None = None
 ) -> optuna.Study:
