@@ -13,7 +13,7 @@ extras = {
     "datasets": ["ogb"],
     "sklearn": ["scikit-learn>=1.6"],
     "plot": ["matplotlib>=3.8"],
-    "tune": ["optuna"],
+    "tune": ["optuna>=4"],
     "distributed": ["torch>=2.9", "safetensors"],
     "docs": ["sphinx", "myst-parser", "furo"],
 }

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
-from torch_gckm.errors import InvalidInputError
 from torch_gckm.blocks import row_dots
+from torch_gckm.errors import InvalidInputError
 from torch_gckm.panels import one_norm_estimate, orthonormalize
 from torch_gckm.partition import WHOLE, Partition
 

@@ -21,6 +21,7 @@ from torch_gckm import __version__
 from torch_gckm.cli.graphs import NamedGraph, add_graph_arguments, add_seed, read_graph
 from torch_gckm.cli.numbers import fit_numbers, load_estimator, write_numbers
 from torch_gckm.cli.outputs import check_outputs, note, plain, write_classes, write_table
+from torch_gckm.cli.searches import add_search_arguments, search_files, search_options
 from torch_gckm.cli.shards import add_shard_arguments, shard
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import GCKMError, GCKMWarning, InvalidInputError
@@ -53,12 +54,9 @@ def fit(args: argparse.Namespace) -> None:
 
     if args.report is not None:
         require_matplotlib()  # Before the work, not after it.
-    check_outputs(args, args.model, args.predictions, args.report, args.checkpoint)
+    check_outputs(args, args.model, args.predictions, args.report, *search_files(args))
     graph = _read_labelled(args)
-    classifier = GCKMClassifier(
-        budget=args.budget or None, max_settings=args.max_settings, random_state=args.seed, progress=not args.quiet,
-        checkpoint=args.checkpoint,
-    )  # fmt: skip
+    classifier = GCKMClassifier(random_state=args.seed, **search_options(args))
     classifier.fit(graph.data, class_names=graph.classes, node_names=graph.nodes, feature_names=graph.columns)
     classifier.save(args.model, inductive=args.inductive)
     result, ensemble, labels = classifier.result_, classifier.model_, classifier.labels_
@@ -103,12 +101,9 @@ def predict(args: argparse.Namespace) -> None:
 
 def search_settings(args: argparse.Namespace) -> None:
     """Print the best settings."""
-    check_outputs(args, args.checkpoint)
+    check_outputs(args, *search_files(args))
     graph = _read_labelled(args)
-    result = search(
-        graph.data, budget=args.budget or None, max_settings=args.max_settings, seed=args.seed,
-        num_classes=len(graph.classes), progress=not args.quiet, checkpoint=args.checkpoint,
-    )  # fmt: skip
+    result = search(graph.data, seed=args.seed, num_classes=len(graph.classes), **search_options(args))
     print(result.table(args.show))
 
 
@@ -272,12 +267,8 @@ def _parser() -> argparse.ArgumentParser:
     to_info = command("info", info, "versions, extras, and facts about a model")
     to_info.add_argument("model", type=Path, nargs="?", help="a file of 'gckm fit'")
 
-    for searching, budget in ((to_fit, 10.0), (to_search, 10.0), (to_demo, 10.0)):
-        group = searching.add_argument_group("the search")
-        group.add_argument("--budget", type=float, default=budget, metavar="SECONDS", help=f"{budget:g}; 0: no limit")
-        group.add_argument("--max-settings", type=int, metavar="N", help="the number of settings to try (default: 48)")
-        group.add_argument("--checkpoint", type=Path, metavar="FILE", help="keep what was tried; go on if it is there")
-        group.add_argument("--quiet", action="store_true", help="no progress bar")
+    for searching in (to_fit, to_search, to_demo):
+        add_search_arguments(searching)
     for reading in (to_fit, to_predict, to_search, to_embed, to_cluster, to_shard):
         add_graph_arguments(reading)
     add_seed(to_demo)

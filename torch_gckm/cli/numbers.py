@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from torch_gckm.cli.graphs import read_graph
 from torch_gckm.cli.outputs import check_outputs, note, plain, write_table
+from torch_gckm.cli.searches import search_files, search_options
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import load_tensors
 
@@ -28,14 +29,11 @@ def fit_numbers(args: argparse.Namespace) -> None:
         raise InvalidInputError(
             "the labels of datasets are classes; give --features and --labels with --target numeric"
         )
-    check_outputs(args, args.model, args.predictions, args.checkpoint)
+    check_outputs(args, args.model, args.predictions, *search_files(args))
     graph = read_graph(args)
     if graph.summary is not None:
         note(graph.summary)
-    regressor = GCKMRegressor(
-        budget=args.budget or None, max_settings=args.max_settings, random_state=args.seed, progress=not args.quiet,
-        checkpoint=args.checkpoint,
-    )  # fmt: skip
+    regressor = GCKMRegressor(random_state=args.seed, **search_options(args))
     regressor.fit(graph.data, node_names=graph.nodes, feature_names=graph.columns)
     regressor.save(args.model, inductive=args.inductive)
     result = regressor.result_

@@ -1,7 +1,6 @@
 """From a graph with a few labels to classes, with no other choice to make."""
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -14,7 +13,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from torch_gckm.errors import GCKMWarning, InvalidInputError
+from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.base import all_or_nothing
 from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, choose_split, is_labelled, to_matrix
 from torch_gckm.estimators.searched import SearchedEstimator
@@ -29,9 +28,9 @@ from torch_gckm.select.ensemble import ensemble_from
 from torch_gckm.select.inductive_ensemble import FORMAT as ENSEMBLE_FORMAT
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.several_labels import label_probabilities, label_scales, labels_as_values
+from torch_gckm.select.studies import StorageLike
 
 FORMAT = "classifier 1"
-_FEW_SETTINGS = 20
 
 
 class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
@@ -71,6 +70,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         progress: Show a progress bar.
         n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
         checkpoint: A file to keep the settings in that a search tried; an existing one is continued.
+        storage, study: Where to share the search with other processes, see :func:`~torch_gckm.select.search`.
 
     Attributes:
         classes_: The classes that occur among the labels, in increasing order.
@@ -102,10 +102,13 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         progress: bool = True,
         n_neighbors: int = 10,
         checkpoint: PathLike | None = None,
+        storage: StorageLike | None = None,
+        study: str = "gckm",
     ) -> None:
         self.search, self.budget, self.max_settings, self.criterion = search, budget, max_settings, criterion
         self.members, self.self_training, self.gram, self.random_state = members, self_training, gram, random_state
         self.workers, self.progress, self.n_neighbors, self.checkpoint = workers, progress, n_neighbors, checkpoint
+        self.storage, self.study = storage, study
 
     @all_or_nothing
     def fit(
@@ -145,9 +148,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         count, start = len(numbered.classes), time.perf_counter()
         result = self._search(graph, count, from_rows)
         searched = time.perf_counter()
-        if self.search is not None and len(result) < min(_FEW_SETTINGS, self.max_settings or _FEW_SETTINGS):
-            text = f"the search tried {len(result)} settings in its {self.budget:g} s; give it more for better ones"
-            warnings.warn(text, GCKMWarning, stacklevel=2)
+        self._warn_of_few(result)
         model = result.ensemble(self.members, self_training=self.self_training)
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
         self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
@@ -178,9 +179,8 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         model = result.ensemble(self.members)
         self.graph_, self.model_, self.result_, self.labels_ = graph, model, result, result.evaluator.labels
         assert isinstance(model, ValueEnsemble)
-        self.scales_ = label_scales(model.left_out(), model.known())
+        self.scales_, self.class_names_ = label_scales(model.left_out(), model.known()), None
         self.classes_ = np.arange(columns) if class_names is None else np.array(class_names)
-        self.class_names_ = None
         self._keep_names(graph, node_names, feature_names, from_rows)
         self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self

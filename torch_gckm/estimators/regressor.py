@@ -22,6 +22,7 @@ from torch_gckm.readout import labels_of, pick_mask
 from torch_gckm.select import Space
 from torch_gckm.select.ensemble import ensemble_from
 from torch_gckm.select.result import MEMBERS
+from torch_gckm.select.studies import StorageLike
 
 FORMAT = "regressor 1"
 
@@ -50,6 +51,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         progress: Show a progress bar.
         n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
         checkpoint: A file to keep the settings in that a search tried; an existing one is continued.
+        storage, study: Where to share the search with other processes, see :func:`~torch_gckm.select.search`.
 
     Attributes:
         model_: The fitted :class:`~torch_gckm.select.ValueEnsemble`.
@@ -73,10 +75,13 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         progress: bool = True,
         n_neighbors: int = 10,
         checkpoint: PathLike | None = None,
+        storage: StorageLike | None = None,
+        study: str = "gckm",
     ) -> None:
         self.search, self.budget, self.max_settings, self.members = search, budget, max_settings, members
         self.gram, self.random_state, self.workers = gram, random_state, workers
         self.progress, self.n_neighbors, self.checkpoint = progress, n_neighbors, checkpoint
+        self.storage, self.study = storage, study
 
     @all_or_nothing
     def fit(

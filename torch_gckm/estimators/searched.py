@@ -1,5 +1,6 @@
 """What estimators that search for settings have in common."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,11 +8,13 @@ from typing import Any
 import numpy as np
 from torch_geometric.data import Data
 
-from torch_gckm.errors import InvalidInputError
+from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.estimators.base import GraphEstimator, check_count, seed_of
 from torch_gckm.graph import is_directed
 from torch_gckm.nn import GCKM
 from torch_gckm.select import GCKMEnsemble, SearchResult, Space, search
+
+_FEW_SETTINGS = 20
 
 
 class SearchedEstimator(GraphEstimator):
@@ -38,8 +41,18 @@ class SearchedEstimator(GraphEstimator):
         return search(
             graph, space, budget, options.get("criterion", "auto"), seed_of(options["random_state"]), max_settings=most,
             num_classes=num_classes, gram=options["gram"], numeric=num_classes is None, workers=workers,
-            progress=options["progress"], checkpoint=options["checkpoint"],
+            progress=options["progress"], checkpoint=options["checkpoint"], storage=options["storage"],
+            study=options["study"],
         )  # fmt: skip
+
+    def _warn_of_few(self, result: SearchResult) -> None:
+        """Warn if the time was too short for a search."""
+        options = self.get_params(deep=False)
+        if self.search is not None and len(result) < min(_FEW_SETTINGS, options["max_settings"] or _FEW_SETTINGS):
+            text = (
+                f"the search tried {len(result)} settings in its {options['budget']:g} s; give it more for better ones"
+            )
+            warnings.warn(text, GCKMWarning, stacklevel=3)
 
     def _keep_names(
         self, graph: Data, node_names: Sequence[str] | None, feature_names: Sequence[str] | None, from_rows: bool

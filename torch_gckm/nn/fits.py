@@ -184,7 +184,7 @@ class ReadoutFit(Fit):
             centre = targets.centre
             more = {"label_value": solution.problem.codes.detach(), "centre": centre}
             tensors |= {"scores": tensors["scores"] + centre, "bias": tensors["bias"] + centre, **more}
-        tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()} 
+        tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
         tensors |= {"label_class": targets.classes, "present": targets.counts() > 0}
         super().__init__(gram, tensors, gram.error(), dtype)
         if gram.rows.requires_grad or gram.kernel.is_learned:

@@ -27,7 +27,7 @@ from torch_gckm.readout.values import VALUES, RealTargets, check_classes, check_
 __all__ = [
     "VALUES", "AddedLabels", "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "Machine",
     "ReadoutProblem", "ReadoutSolution", "RealTargets", "Targets", "check_classes", "check_values", "class_codes",
-    "class_similarity", "count_classes", "decode", "dual_objective", "is_values", "kind_of_targets", 
+    "class_similarity", "count_classes", "decode", "dual_objective", "is_values", "kind_of_targets",
     "label_weights", "labels_of", "p_values", "pick_mask", "places_of", "sets_of", "solve", "step_of",
     "withhold_groups", "withhold_one"
 ]  # fmt: skip

@@ -3,22 +3,24 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from torch_gckm.errors import GraphMismatchError, InvalidInputError
+from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
-from torch_gckm.nn import ModelSettings
 from torch_gckm.readout import check_values, count_classes, labels_of
 from torch_gckm.select.criteria import Criterion, Ranking
+from torch_gckm.select.identity import check_identity, search_identity
 from torch_gckm.select.portfolio import portfolio
 from torch_gckm.select.result import SearchResult
+from torch_gckm.select.shared_search import SharedSearch
 from torch_gckm.select.space import Space
+from torch_gckm.select.studies import StorageLike
 from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, Trial, quiet
 from torch_gckm.select.values import ValueEvaluator, ValueRanking
 from torch_gckm.select.workers import bundles, default_workers, run_all
@@ -45,6 +47,8 @@ def search(
     workers: int | None = None,
     progress: bool = True,
     checkpoint: PathLike | None = None,
+    storage: StorageLike | None = None,
+    study: str = "gckm",
 ) -> SearchResult:
     """Try settings on a graph with a few labels and rank them; no other choice is needed.
 
@@ -76,12 +80,20 @@ def search(
             uses threads, and one on large graphs, where one fit keeps them all busy.
         progress: Show a progress bar.
         checkpoint: A file to write all trials to, now and then; an existing one is continued.
+        storage: Where to share the search with other processes, on this machine or on others: the path of an Optuna
+            journal on a file system that all of them see, a database URL, or an Optuna storage (extra ``tune``). All
+            of them need the same arguments, but for ``budget``, ``workers`` and ``criterion``. Each tries settings that
+            no other one tries, until its own time is up or all are tried, and returns those of all processes. A later
+            call continues the search.
+        study: The name of the search in the storage, which may hold several.
     """
     for name, limit in (("budget", budget), ("max_settings", max_settings)):
         if limit is not None and (not isinstance(limit, int | float) or not limit > 0):
             raise InvalidInputError(f"'{name}' must be a positive number, got {limit!r}")
     if workers is not None and workers < 1:
         raise InvalidInputError(f"'workers' must be positive, got {workers}")
+    if checkpoint is not None and storage is not None:
+        raise InvalidInputError("a 'storage' keeps what was tried: leave out 'checkpoint'")
     evaluator = evaluator_for(data, num_classes, gram, split, numeric=numeric)
     is_default = space is None or replace(space, directions=None) == Space()
     if budget is None and max_settings is None and not is_default:
@@ -93,6 +105,9 @@ def search(
     tried_first = [[setting.to_dict(), promise] for setting, promise in first]
     identity = {"seed": seed, "portfolio": tried_first, **search_identity(evaluator, space, gram)}
     spent = _resume(checkpoint, result, identity)
+    shared = None if storage is None else SharedSearch(storage, study, identity, result.ranking.value)
+    if shared is not None:
+        result.trials = shared.trials()
     if workers is None:  # Several exact kernel matrices might not fit into memory.
         workers = default_workers(data.num_nodes) if isinstance(as_gram(gram), Auto | LowRank) else 1
     if max_settings is not None:
@@ -104,27 +119,40 @@ def search(
     saved = shown = start = time.perf_counter()
     with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit=" settings") as bar:
 
-        def done(trial: Trial) -> None:
+        def done(trial: Trial | None) -> None:
             nonlocal saved, shown
-            result.trials.append(trial)
-            bar.update()
+            if trial is not None:
+                result.trials.append(trial)
+                bar.update()
             now = time.perf_counter()
             if progress and now - shown > _SHOW_EVERY:
-                bar.set_postfix(result.progress())
+                waits = {}
+                if shared is not None:
+                    result.trials = shared.trials()
+                    bar.n = len(result)
+                    waits = {} if trial is not None else {"waits for": f"{shared.num_running()} settings"}
+                bar.set_postfix({**result.progress(), **waits})
                 shown = now
             if checkpoint is not None and now - saved > _SAVE_EVERY:
                 _save(checkpoint, result, identity, spent + now - start)
                 saved = now
 
-        def setting(number: int) -> ModelSettings:
-            return first[number][0] if number < len(first) else space.setting(number - len(first), seed)
+        def attempt(number: int) -> Trial | None:
+            is_first = number < len(first)
+            setting = first[number][0] if is_first else space.setting(number - len(first), seed)
+            return rough(number, setting) if shared is None else shared.attempt(number, lambda: rough(number, setting))
 
-        numbers = bundles(space.readouts, {trial.number for trial in result.trials}, max_settings, len(first))
+        if shared is None:
+            numbers = bundles(space.readouts, {trial.number for trial in result.trials}, max_settings, len(first))
+        else:
+            numbers = shared.work(space.readouts, max_settings, len(first))
         try:
             deadline = None if budget is None else start + budget - spent
             with quiet():
-                run_all(lambda n: rough(n, setting(n)), numbers, deadline, workers, done)
+                run_all(attempt, numbers, deadline, workers, done, claims=shared is not None)
         finally:  # Also when it is interrupted.
+            if shared is not None:
+                result.trials = shared.trials()
             result.trials.sort(key=lambda trial: trial.number)
             if checkpoint is not None:
                 _save(checkpoint, result, identity, spent + time.perf_counter() - start)
@@ -148,24 +176,6 @@ def ranking_for(evaluator: Evaluator, criterion: Criterion, promises: Sequence[f
     if isinstance(evaluator, ValueEvaluator):
         return ValueRanking(criterion, promises)
     return Ranking.of(criterion, evaluator.labels, promises)
-
-
-def search_identity(evaluator: Evaluator, space: Space, gram: GramLike) -> dict[str, Any]:
-    """What a search must have in common with an earlier one to go on with it, as plain values."""
-    return {
-        "space": asdict(space),
-        "gram": as_gram(gram).config(),
-        "graph": list(evaluator.fits.graphs.plain.identity),
-        "num_classes": evaluator.fits.num_classes,
-        "labels": evaluator.labels.identity,
-    }
-
-
-def check_identity(known: dict[str, Any], identity: dict[str, Any], where: str) -> None:
-    """Refuse to go on with another search."""
-    different = [name for name, value in identity.items() if known.get(name) != value]
-    if different:
-        raise GraphMismatchError(f"{where} belongs to another search: other {', '.join(different)}")
 
 
 def _save(path: PathLike, result: SearchResult, identity: dict[str, Any], seconds: float) -> None:

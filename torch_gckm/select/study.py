@@ -1,4 +1,4 @@
-"""The same search as an Optuna study (extra ``tune``): it learns where to look, and several machines can share it."""
+"""A search that learns from earlier settings where to look, by a sampler of Optuna (extra ``tune``)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, TypeVar
 from torch_geometric.data import Data
 
 from torch_gckm.gram import GramLike
-from torch_gckm.nn import ModelSettings
 from torch_gckm.select.criteria import Criterion
+from torch_gckm.select.identity import check_identity, search_identity
 from torch_gckm.select.result import SearchResult
-from torch_gckm.select.search import check_identity, evaluator_for, ranking_for, search_identity
+from torch_gckm.select.search import evaluator_for, ranking_for
 from torch_gckm.select.space import Space
-from torch_gckm.select.trial import Trial
+from torch_gckm.select.studies import (
+    TRIAL,
+    StorageLike,
+    from_attributes,
+    open_storage,
+    open_study,
+    require_optuna,
+    to_attributes,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -47,7 +55,7 @@ def study_search(
     num_classes: int | None = None,
     split: int | None = None,
     gram: GramLike = "auto",
-    storage: str | optuna.storages.BaseStorage | None = None,
+    storage: StorageLike | None = None,
     name: str = "gckm",
     progress: bool = True,
 ) -> SearchResult:
@@ -55,21 +63,16 @@ def study_search(
 
     Processes on several machines that name the same storage and study search together. Each returns the settings of all
     of them that are finished by then, needs a seed of its own, and counts its own settings for ``max_settings``.
-    The study ``name`` lives in a ``storage``, a database URL or an Optuna storage; ``None`` keeps it in memory.
+    The study ``name`` is kept in a ``storage``, see :func:`~torch_gckm.select.search`; by default, in memory.
     """
-    try:
-        import optuna
-    except ImportError as error:
-        raise ImportError("a study needs optuna; install it with: pip install 'torch_gckm[tune]'") from error
+    require_optuna()
+    import optuna
 
     space = (space or Space()).on_graph(data)
     evaluator = evaluator_for(data, num_classes, gram, split)
     ranking = ranking_for(evaluator, criterion)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=False)
-    study = optuna.create_study(
-        storage=storage, study_name=name, direction="maximize", load_if_exists=True, sampler=sampler
-    )
+    study = open_study(None if storage is None else open_storage(storage), name, sampler)
     identity = json.loads(json.dumps(search_identity(evaluator, space, gram)))
     if study.trials:
         check_identity(study.user_attrs.get("identity", {}), identity, f"the study '{name}'")
@@ -77,23 +80,13 @@ def study_search(
 
     def objective(attempt: optuna.Trial) -> float:
         trial = evaluator(attempt.number, space.draw(StudyChooser(attempt)))
-        attempt.set_user_attr("setting", json.dumps(trial.setting.to_dict()))
-        attempt.set_user_attr("measures", trial.measures)
-        attempt.set_user_attr("error", trial.error)
+        for key, content in to_attributes(trial).items():
+            attempt.set_user_attr(key, content)
         if not trial.is_valid:
             raise optuna.TrialPruned(trial.error)
         return ranking.value(trial)
 
     study.optimize(objective, n_trials=max_settings, timeout=budget, show_progress_bar=progress)
-    trials = [
-        Trial(
-            frozen.number,
-            ModelSettings.from_dict(json.loads(frozen.user_attrs["setting"])),
-            frozen.user_attrs["measures"],
-            frozen.duration.total_seconds() if frozen.duration else 0.0,
-            frozen.user_attrs["error"],
-        )
-        for frozen in study.trials
-        if "error" in frozen.user_attrs  # Written last: another process may be at it.
-    ]
+    # Another process may be at trials that have none yet.
+    trials = [from_attributes(frozen.user_attrs) for frozen in study.trials if TRIAL in frozen.user_attrs]
     return SearchResult(evaluator, ranking, trials)

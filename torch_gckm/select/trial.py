@@ -75,7 +75,9 @@ class PreparedGraphs:
     def scaled(self, normalize: Normalize) -> PreparedGraph:
         """The graph with its features scaled like this."""
         if normalize not in self._scaled:
-            self._scaled[normalize] = self.plain.scaled(Scaling(normalize).fitted_to(self.plain.given, self.plain.partition))
+            self._scaled[normalize] = self.plain.scaled(
+                Scaling(normalize).fitted_to(self.plain.given, self.plain.partition)
+            )
         return self._scaled[normalize]
 
 

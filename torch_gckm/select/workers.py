@@ -15,7 +15,8 @@ import torch
 from torch_gckm.errors import GCKMWarning, InvalidInputError, WorkerError
 from torch_gckm.select.trial import Trial
 
-Attempt = Callable[[int], Trial]
+Attempt = Callable[[int], Trial | None]
+_END = "end"
 _BUSY = 30_000  # Nodes from which one setting keeps all cores busy by itself.
 _MOST = 16  # More workers would need much memory.
 _PATIENCE = 60.0  # Seconds that a setting may take beyond the time of the search.
@@ -47,7 +48,13 @@ def bundles(size: int, known: set[int], limit: int | None, single: int = 0) -> I
 
 
 def run_all(
-    attempt: Attempt, work: Iterator[list[int]], deadline: float | None, workers: int, done: Callable[[Trial], None]
+    attempt: Attempt,
+    work: Iterator[list[int]],
+    deadline: float | None,
+    workers: int,
+    done: Callable[[Trial | None], None],
+    *,
+    claims: bool = False,
 ) -> None:
     """Try the settings of all bundles until the time is up.
 
@@ -56,6 +63,10 @@ def run_all(
     process. Settings of one bundle share layers, and so belong on one worker. No setting begins after the deadline, on
     the clock of ``time.perf_counter``; those of several workers that have not ended a minute after it are given up.
     ``done`` is called with every finished trial, in this process.
+
+    With ``claims``, every worker goes through all bundles, and ``attempt`` returns ``None`` for a number that another
+    process has claimed; the rest of its bundle is left to that one. An empty bundle says that there is nothing to do at
+    present. ``done`` is called with ``None`` in both cases.
     """
     if workers == 1:
         for trial in _attempts(attempt, work, deadline):
@@ -66,8 +77,10 @@ def run_all(
             "several workers need Linux, and a process that has used no GPU and is no worker itself; use workers=1"
         )
     context = multiprocessing.get_context("fork")
-    # A worker takes every so-many-th bundle.
-    shares = [itertools.islice(copied, i, None, workers) for i, copied in enumerate(itertools.tee(work, workers))]
+    # A worker takes every so-many-th bundle, or what it can claim.
+    shares: list[Iterator[list[int]]] = [work] * workers
+    if not claims:
+        shares = [itertools.islice(copied, i, None, workers) for i, copied in enumerate(itertools.tee(work, workers))]
     links: list[Connection] = []
     processes = []
     try:
@@ -92,7 +105,7 @@ def run_all(
                     received = link.recv()
                 except EOFError:
                     raise WorkerError("a worker of the search was killed; it may have run out of memory") from None
-                if received is None:
+                if received == _END:
                     links.remove(link)
                 elif isinstance(received, BaseException):
                     raise received
@@ -104,11 +117,15 @@ def run_all(
             process.join()
 
 
-def _attempts(attempt: Attempt, work: Iterator[list[int]], deadline: float | None) -> Iterator[Trial]:
-    for number in itertools.chain.from_iterable(work):
-        if deadline is not None and time.perf_counter() >= deadline:
-            return
-        yield attempt(number)
+def _attempts(attempt: Attempt, work: Iterator[list[int]], deadline: float | None) -> Iterator[Trial | None]:
+    for bundle in work:
+        for number in bundle or (None,):
+            if deadline is not None and time.perf_counter() >= deadline:
+                return
+            trial = None if number is None else attempt(number)
+            yield trial
+            if trial is None:
+                break
 
 
 def _work(
@@ -121,7 +138,7 @@ def _work(
     try:
         for trial in _attempts(attempt, work, deadline):
             link.send(trial)
-        link.send(None)
+        link.send(_END)
     except BrokenPipeError:
         return
     except BaseException as error:
