@@ -80,8 +80,9 @@ class ShardedGraph(Data):  # type: ignore[misc]
         start, stop = partition.start, partition.start + self.x.size(0)
         wrong = (targets < start) | (targets >= stop)
         if bool(wrong.any()):
+            node = int(targets[wrong][0])
             raise InvalidInputError(
-                f"an edge leads to node {int(targets[wrong][0])}, but this process has the nodes {start} to {stop - 1}; "
+                f"an edge leads to node {node}, but this process has the nodes {start} to {stop - 1}; "
                 "every process needs all edges to its own nodes, and no others"
             )
 

@@ -71,8 +71,8 @@ class Targets:
             raise InvalidLabelError(f"node {over.start + row} has the label {int(y[row])}, but {classes}")
         if not panels.holds_somewhere(labelled, over):
             raise InvalidLabelError("not a single node is labelled; mark some in train_mask")
-        weight, classes = torch.where(labelled, weight, 0.0), torch.where(labelled, y, -1)
-        targets = cls(weight, classes, num_classes, partition=over)
+        weight, known = torch.where(labelled, weight, 0.0), torch.where(labelled, y, -1)
+        targets = cls(weight, known, num_classes, partition=over)
         missing = [number for number, count in enumerate(targets.counts().tolist()) if count == 0]
         if warn and missing:
             warnings.warn(f"no node is labelled with class {missing}", UnlabelledClassWarning, stacklevel=3)
