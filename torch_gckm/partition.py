@@ -110,10 +110,10 @@ class Partition:
         """See :meth:`Processes.agreed <torch_gckm.processes.Processes.agreed>`."""
         return self.processes.agreed()
 
-    def refuse(self, what: str) -> None:
+    def refuse(self, what: str, hint: str = "use one process") -> None:
         """Raise if rows are spread over several processes, where something cannot be done."""
         if not self.is_whole:
-            raise InvalidInputError(f"{what} not possible over several processes; use one process, or a smaller graph")
+            raise InvalidInputError(f"{what} not possible over several processes; {hint}")
 
     def __deepcopy__(self, memo: dict[int, object]) -> Partition:
         return self

@@ -32,7 +32,6 @@ class Processes:
         self.rank = 0 if group is None else dist.get_rank(group)
         self.world = 1 if group is None else dist.get_world_size(group)
         self.sent: Counter[str] = Counter()  #: Bytes that this process has handed over, by kind of exchange.
-        self._raised: Exception | None = None
 
     def __deepcopy__(self, memo: dict[int, object]) -> Processes:
         return self
@@ -99,13 +98,17 @@ class Processes:
         self._agree()
         return self._texts(text)
 
+    def of_first(self, values: Any) -> Any:
+        """Plain values of the first process, on all of them."""
+        return values if self.world == 1 else json.loads(self.texts(json.dumps(values))[0])
+
     def once(self, compute: Callable[[], Sequence[Tensor]]) -> list[Tensor]:
         """What the first process computes, on all of them; so rounding of other machines cannot matter."""
         if self.world == 1:
             return list(compute())
         result = list(compute()) if self.rank == 0 else []
         known = [(str(x.dtype).removeprefix("torch."), list(x.shape)) for x in result]
-        kinds = json.loads(self.texts(json.dumps(known))[0])
+        kinds = self.of_first(known)
         if self.rank > 0:
             result = [torch.empty(shape, dtype=getattr(torch, dtype)) for dtype, shape in kinds]
         result = [x.contiguous() for x in result]
@@ -134,7 +137,7 @@ class Processes:
         except ProcessLostError:
             raise
         except Exception as error:
-            if error is self._raised:
+            if error.__dict__.get("is_agreed"):
                 raise
             is_own = not isinstance(error, OtherProcessError)
             if is_own:
@@ -143,8 +146,9 @@ class Processes:
             found = self._texts(json.dumps([kinds, str(error)]) if is_own else "")
             rank = next(number for number, text in enumerate(found) if text)
             kinds, message = json.loads(found[rank])
-            self._raised = _error_of(kinds, f"{message} (process {rank} of {self.world})")
-            raise self._raised from (error if is_own else None)
+            raised = _error_of(kinds, f"{message} (process {rank} of {self.world})")
+            raised.__dict__["is_agreed"] = True
+            raise raised from (error if is_own else None)
 
     def _reduced(self, x: Tensor, how: Any) -> Tensor:
         result = x.detach().clone(memory_format=torch.contiguous_format)

@@ -3,10 +3,10 @@
 from torch_gckm.datasets.load import DATASETS, data_root, load
 from torch_gckm.datasets.shard_data import write_shards
 from torch_gckm.datasets.shard_writer import ShardWriter
-from torch_gckm.datasets.shards import ShardFolder
+from torch_gckm.datasets.shards import ShardFolder, read_shard
 from torch_gckm.datasets.splits import FewLabelSplit, FixedSplit, PercentageSplit, PerClassSplit
 
 __all__ = [
     "DATASETS", "FewLabelSplit", "FixedSplit", "PerClassSplit", "PercentageSplit", "ShardFolder", "ShardWriter",
-    "data_root", "load", "write_shards"
+    "data_root", "load", "read_shard", "write_shards"
 ]  # fmt: skip

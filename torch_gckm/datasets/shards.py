@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.datasets.npy import Array, NpyFile
 from torch_gckm.datasets.shard_format import IN_FILES, MASKS, META, OUT_FILES, ShardMeta
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.graph import ShardedGraph, processes_of
 from torch_gckm.layouts import from_scipy
 from torch_gckm.memory import require_memory
 
@@ -201,3 +203,22 @@ class ShardFolder:
     def __repr__(self) -> str:
         facts = f"{self.num_nodes} nodes, {self.num_edges} edges, {self.num_features} features"
         return f"ShardFolder('{self.folder}', {facts})"
+
+
+def read_shard(folder: str | os.PathLike[str], group: dist.ProcessGroup | None = None) -> ShardedGraph:
+    """The part of a graph in a folder that this process fits; see :meth:`ShardFolder.ranges`.
+
+    Args:
+        folder: The folder, which all processes see.
+        group: The processes, by default all of them if ``torch.distributed`` is initialised, else this one alone.
+    """
+    processes = processes_of(group)
+    with processes.agreed():
+        opened = ShardFolder(folder)
+        meta = (opened.folder / META).read_text()
+        if processes.of_first(meta) != meta:
+            raise InvalidInputError(f"processes see different graphs in '{folder}'; it must be the same folder for all")
+        data = opened.read(*opened.ranges(processes.world)[processes.rank])
+        for name in ("out_edge_index", "out_edge_weight"):  # Processes send each other what they need of these.
+            data.pop(name, None)
+    return ShardedGraph(data, group)

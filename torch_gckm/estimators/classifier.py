@@ -16,12 +16,13 @@ from torch_geometric.data import Data, HeteroData
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.base import all_or_nothing
 from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, choose_split, is_labelled, to_matrix
+from torch_gckm.estimators.scores import score_nodes
 from torch_gckm.estimators.searched import SearchedEstimator
 from torch_gckm.estimators.several import has_several_labels, score_several
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import GramLike
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
-from torch_gckm.readout import labels_of, pick_mask
+from torch_gckm.readout import labels_of
 from torch_gckm.select import Space, ValueEnsemble
 from torch_gckm.select.criteria import Criterion
 from torch_gckm.select.ensemble import ensemble_from
@@ -237,18 +238,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         if self.scales_ is not None:
             return score_several(self, X, y, sample_weight, edge_index, mask, split)
         if isinstance(X, Data):
-            if y is not None or sample_weight is not None:
-                raise InvalidInputError("a Data object has its own labels; choose nodes of it with mask=")
-            if isinstance(mask, str) and X.get(mask) is None:
-                raise InvalidInputError(f"the graph has no '{mask}'; say with mask= which nodes to score")
-            chosen = X[mask] if isinstance(mask, str) else mask
-            numbers = labels_of(X).reshape(-1)
-            where = (pick_mask(chosen, X.num_nodes, split, "mask") > 0) & (numbers >= 0)
-            if not bool(where.any()):
-                raise InvalidInputError("none of the nodes to score has a label")
-            names = dict(enumerate(self.class_names_ or ()))
-            true = np.array([names.get(number, number) for number in numbers[where].tolist()], dtype=object)
-            return float((true == to_matrix(self.predict(X))[to_matrix(where)]).mean())
+            return score_nodes(self, X, y, sample_weight, mask, split)
         predicted = to_matrix(self.predict(X, edge_index=edge_index))
         y = column_or_1d(to_matrix(y))
         labelled = is_labelled(y)

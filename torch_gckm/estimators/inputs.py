@@ -17,6 +17,7 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph import canonical_edges, graph_of
 from torch_gckm.layouts import from_scipy, to_csr, to_scipy
 from torch_gckm.neighbours import nearest_edges, nearest_rows
+from torch_gckm.partition import partition_of
 from torch_gckm.readout import Targets, labels_of, pick_mask
 
 Matrix = Any  # A dense NumPy matrix or a CSR matrix of SciPy.
@@ -135,12 +136,13 @@ class NumberedLabels:
     @classmethod
     def of_graph(cls, data: Data, split: int | None, names: Sequence[str] | None) -> Self:
         """From the class numbers of a graph, which may have names; only those in the training mask count."""
-        y = numbers = labels_of(data)
+        y, over = labels_of(data), partition_of(data)
+        numbers = y
         found = torch.empty(0, dtype=torch.long)
         if not y.is_floating_point() and y.dtype != torch.bool:  # Others are refused below.
-            found = y[y >= 0].long().unique()
+            found = over.collect(y[y >= 0].long().unique()).unique()
             numbers = _places(y.long(), found)
-        targets = Targets.parse(numbers, data.get("train_mask"), data.num_nodes, found.numel(), split)
+        targets = Targets.parse(numbers, data.get("train_mask"), data.num_nodes, found.numel(), split, over=over)
         classes = found[targets.labels.unique()]
         _require_two(classes)
         if names is not None and len(names) <= int(classes[-1]):

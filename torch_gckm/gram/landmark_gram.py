@@ -204,7 +204,7 @@ class LowRankGram(LandmarkGram):
         if self.is_constant or not torch.is_grad_enabled():
             return self.factor()
         # Gradients: the same panel as a function of the features, with the landmarks fixed.
-        self.partition.refuse("gradients through the solve are")
+        self.partition.refuse("gradients through the solve are", "solve under torch.no_grad()")
         rows = self.rows.to(torch.float64)
         columns = self.kernel(rows, rows.rows(self.landmarks))
         root = torch.linalg.cholesky(with_jitter(columns[self.landmarks]))

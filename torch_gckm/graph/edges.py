@@ -11,6 +11,8 @@ from torch_geometric.utils import coalesce, is_sparse, is_undirected, to_edge_in
 
 from torch_gckm import panels
 from torch_gckm.errors import GCKMWarning, InvalidInputError, heterogeneous_graph
+from torch_gckm.graph.halo import sent_to_owners
+from torch_gckm.partition import partition_of
 
 Adjacency = Union[Tensor, SparseTensor]
 
@@ -36,12 +38,17 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
 def is_directed(data: Data) -> bool:
     """Whether some pair of nodes is joined one way only, or by weights that differ by more than rounding."""
     x, edge_index, edge_weight = graph_of(data)
-    edges, weight = canonical_edges(edge_index, edge_weight, x.size(0))
+    over = partition_of(data)
+    num_nodes = over.all_rows(x.size(0))
+    edges, weight = canonical_edges(edge_index, edge_weight, num_nodes)
     if weight is None:
-        return not is_undirected(edges, num_nodes=x.size(0))
-    there, weight = coalesce(edges, weight, x.size(0), reduce="add")
-    back, returned = coalesce(there.flip(0), weight, x.size(0))
-    return not (torch.equal(there, back) and torch.allclose(weight, returned))
+        if over.is_whole:
+            return not is_undirected(edges, num_nodes=num_nodes)
+        weight = torch.ones(edges.size(1))
+    there, weight = coalesce(edges, weight, num_nodes, reduce="add")
+    source, target, returned = sent_to_owners(there[0], [there[1], there[0], weight], over)
+    back, returned = coalesce(torch.stack([source, target]), returned, num_nodes)
+    return not over.processes.everywhere(torch.equal(there, back) and torch.allclose(weight, returned))
 
 
 def canonical_edges(

@@ -125,8 +125,9 @@ class Extension(Record):
         return result
 
 
-def check_known(known: Tensor, fitted: int, num_nodes: int) -> None:
+def check_known(known: Tensor, fitted: int, num_nodes: int, over: Partition) -> None:
     """Refuse anything but a place of its own for every fitted node."""
+    over.refuse("fitted nodes in another graph, 'known=', are")
     is_index = isinstance(known, Tensor) and not known.is_floating_point() and known.dtype != torch.bool
     if not is_index or known.shape != (fitted,):
         raise InvalidInputError(f"'known' must be integers [{fitted}], the place of each fitted node")

@@ -168,7 +168,7 @@ class ReadoutFit(Fit):
     bias: Tensor  # b, [p].
     label_weight: Tensor  # The weights that were used, [n].
     label_class: Tensor  # [n], -1 for unlabelled nodes.
-    present: Tensor  # Which classes have a label, [num_classes].
+    counts: Tensor  # How many labels every class has, [num_classes].
     # Real targets only: what the solve was for, [n, p], and their mean, [p], which scores and bias contain.
     label_value: Tensor
     centre: Tensor
@@ -185,7 +185,7 @@ class ReadoutFit(Fit):
             more = {"label_value": solution.problem.codes.detach(), "centre": centre}
             tensors |= {"scores": tensors["scores"] + centre, "bias": tensors["bias"] + centre, **more}
         tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
-        tensors |= {"label_class": targets.classes, "present": targets.counts() > 0}
+        tensors |= {"label_class": targets.classes, "counts": targets.counts()}
         super().__init__(gram, tensors, gram.error(), dtype)
         if gram.rows.requires_grad or gram.kernel.is_learned:
             self.gram = None

@@ -204,16 +204,15 @@ class GCKM(PredictsSets, KernelLayers):
         h = graph.propagated(self.propagation).dense()
         if known is None:
             return [h]
-        check_known(known, self.embed().size(0), graph.num_nodes)
+        check_known(known, self.embed().size(0), graph.num_nodes, graph.partition)
         return [h.index_copy(0, known, self.embed())]
 
     def loss(self, data: Data | PreparedGraph) -> Tensor:
         r"""The objective :math:`J = \sum_l \gamma_l J_l / n`, differentiable in the embeddings."""
         self._require_init()
         graph = self.prepare(data)
-        rows = self._readout_rows(graph)
-        total = self._hidden_loss(graph) + self.loss_weights[-1] * self.readout.loss_on(rows)
-        return total / graph.num_nodes
+        of_readout = self.readout.loss_on(self._readout_rows(graph))
+        return (self._hidden_loss(graph) + self.loss_weights[-1] * of_readout) / graph.num_nodes
 
     def forward(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
         """The scores of the last solve on the fitted graph, ``[n, p]``; ``x`` is not looked at."""
@@ -284,7 +283,7 @@ class GCKM(PredictsSets, KernelLayers):
         ]
         readout = self.readout
         what = "columns" if readout.fit.has_values else "classes"
-        labels = f"{readout.labelled.numel()} labels, {readout.out_channels} {what}"
+        labels = f"{int(readout.fit.counts.sum())} labels, {readout.out_channels} {what}"
         return "\n".join([*lines, f"readout: {labels}, {readout.kernel!r}, {readout.fit.description}"])
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:

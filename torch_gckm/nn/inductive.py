@@ -24,7 +24,9 @@ def layer_rows(kernel: Kernel, aggregation: torch.nn.Module, graph: PreparedGrap
         return Views({"h": propagated, "x": graph.input}) if "x" in kernel.views else propagated
     h = h.to(graph.dtype)
     propagated = graph.propagate(aggregation, h)
-    return Views({"h": propagated, "x": DenseFeatures(h.clone())}) if "x" in kernel.views else propagated
+    if "x" not in kernel.views:
+        return propagated
+    return Views({"h": propagated, "x": DenseFeatures(h.clone(), partition=graph.partition)})
 
 
 class _Map(torch.nn.Module):
@@ -79,14 +81,15 @@ def embed_graph(
 ) -> list[Tensor]:
     """The embeddings of a graph after every layer, ``[n, s]`` each."""
     if known is not None:
-        check_known(known[0], known[1][0].size(0), graph.num_nodes)
+        check_known(known[0], known[1][0].size(0), graph.num_nodes, graph.partition)
     embeddings: list[Tensor] = []
-    for number, layer in enumerate(layers):
-        h = embeddings[-1] if embeddings else None
-        h = layer(graph, h, progress=f"layer {number + 1}" if progress else None)
-        if known is not None:
-            h[known[0]] = known[1][number]
-        embeddings.append(h)
+    with graph.partition.agreed():
+        for number, layer in enumerate(layers):
+            h = embeddings[-1] if embeddings else None
+            h = layer(graph, h, progress=f"layer {number + 1}" if progress else None)
+            if known is not None:
+                h[known[0]] = known[1][number]
+            embeddings.append(h)
     return embeddings
 
 
@@ -143,14 +146,15 @@ class InductiveGCKM(torch.nn.Module):
     @torch.no_grad()
     def scores_on(self, graph: PreparedGraph, known: Known | None = None, progress: bool = False) -> Tensor:
         """Scores of every node of a prepared graph; see :func:`embed_graph`."""
-        h = embed_graph(self._maps, graph, known, progress)[-1] if self._maps else None
-        rows = readout_rows(self.readout.kernel, self.propagation, graph, h)
-        return self.readout(rows, "readout" if progress else None)
+        with graph.partition.agreed():
+            h = embed_graph(self._maps, graph, known, progress)[-1] if self._maps else None
+            rows = readout_rows(self.readout.kernel, self.propagation, graph, h)
+            return self.readout(rows, "readout" if progress else None)
 
     @torch.no_grad()
     def scores_beside(self, graph: PreparedGraph, known: Tensor, h: Features, progress: bool = False) -> Tensor:
         """The same without layers, where the features ``h`` that the readout reads of known nodes are given."""
-        check_known(known, h.num_rows, graph.num_nodes)
+        check_known(known, h.num_rows, graph.num_nodes, graph.partition)
         scores = self.scores_on(graph, progress=progress)
         with_input = "x" in self.readout.kernel.views
         scores[known] = self.readout(Views({"h": h, "x": graph.input.rows(known)}) if with_input else h)

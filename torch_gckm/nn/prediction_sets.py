@@ -56,6 +56,7 @@ def machine_of(readout: SemiSupRKMReadout, targets: Targets | None = None) -> Ma
     """A readout solved for other labels, by default as it is; a copy, which has no factors, is solved again."""
     check_classes(readout.code)
     fit = readout.fit
+    fit.partition.refuse("prediction sets are")
     if targets is None and fit.solution is None:
         targets = Targets(fit.label_weight, fit.label_class, readout.out_channels)
     fit = fit if targets is None else readout.solved_again(targets)

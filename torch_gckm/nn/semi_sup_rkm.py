@@ -135,7 +135,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
     @property
     def known_codes(self) -> Tensor:
         """The codes of the classes, NaN for those without a label, which are never predicted; ``[num_classes, p]``."""
-        return self.codes if is_values(self.code) else self.codes.where(self.fit.present.unsqueeze(1), torch.nan)
+        return self.codes if is_values(self.code) else self.codes.where(self.fit.counts.unsqueeze(1) > 0, torch.nan)
 
     @property
     def fit(self) -> ReadoutFit:

@@ -62,7 +62,8 @@ class Ranking:
     @classmethod
     def of(cls, criterion: Criterion, labels: Labelling, promises: Sequence[float] = ()) -> Self:
         """For the labels of a graph; the first trials are of the portfolio, with these promises."""
-        numbers = panels.count(labels.val), panels.count(labels.unlabelled)
+        over = labels.targets.partition
+        numbers = panels.count(labels.val, over), panels.count(labels.unlabelled, over)
         return cls(criterion, labels.targets.labels, *numbers, promises)
 
     @property

@@ -18,14 +18,13 @@ from torch_gckm.nn.fits import ReadoutFit
 from torch_gckm.nn.prediction_sets import PredictsSets, machine_of
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
 from torch_gckm.nn.settings import model_from_content
+from torch_gckm.partition import Partition
 from torch_gckm.readout import Machine, Targets, class_similarity, is_values, label_weights
 from torch_gckm.select.inductive_ensemble import FORMAT, Calibration, InductiveEnsemble
 from torch_gckm.select.look_ahead import look_ahead
-from torch_gckm.select.trial import FIT_ERRORS, quiet
-from torch_gckm.select.unlabelled import check_count, with_sure_nodes
+from torch_gckm.select.unlabelled import check_count, solve_for_more, with_sure_nodes
 from torch_gckm.select.withheld import (
     calibrate,
-    check_well_posed,
     groups_to_withhold,
     temperature_of,
     withheld_similarity,
@@ -74,6 +73,11 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
         return cast(list[GCKM], list(self.models))
 
     @property
+    def partition(self) -> Partition:
+        """Which of the fitted nodes this process has."""
+        return self.members[0].readout.fit.partition
+
+    @property
     def is_fitted(self) -> bool:
         """Whether the members are fitted."""
         return all(model.is_fitted for model in self.members)
@@ -102,6 +106,7 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
         Those after whose labels the least error is expected, by the member that agrees most with the ensemble; see
         :mod:`torch_gckm.select.look_ahead`.
         """
+        self.partition.refuse("suggestions are")
         probabilities, given = self.predict_proba(), self._given()
         free = ~given.is_labelled
         check_count(count, panels.count(free))
@@ -140,20 +145,20 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     ) -> Self:
         """See :meth:`self_train`; with the labels of the fitted graph."""
         self.labelled = targets.labelled
-        unlabelled = ~targets.is_labelled
+        unlabelled, over = ~targets.is_labelled, targets.partition
         if not self._is_better_than_chance(targets):
             return self
         for number in range(rounds):
             probabilities = self.predict_proba()
             if number == 0:
-                certainty = float(panels.mean(probabilities[unlabelled].amax(dim=1)))
+                certainty = float(panels.mean(probabilities[unlabelled].amax(dim=1), over))
             more = with_sure_nodes(targets, probabilities, confidence, strength)
             if more is targets:
                 break
             for model in self.members:
-                _solve_again(model, more, targets)
+                solve_for_more(model, more, targets)
             self._standardise()
-            self.temperature.fill_(temperature_of(self.scores()[unlabelled], certainty))
+            self.temperature.fill_(temperature_of(self.scores()[unlabelled], certainty, over))
         return self
 
     def is_fitted_on(self, data: Data | PreparedGraph) -> bool:
@@ -192,7 +197,7 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
             scores, classes = self._withheld(fits)
             if classes.numel():
                 self.temperature.fill_(calibrate(scores, classes)[0])
-            elif len(self.members) > 1 and panels.holds_somewhere(unlabelled):
+            elif len(self.members) > 1 and panels.holds_somewhere(unlabelled, self.partition):
                 self._calibrate_by_agreement(unlabelled)
         except NotFittedError as error:
             raise InvalidInputError(
@@ -206,7 +211,7 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
         One label of every class is withheld at a time; with so many labels that single ones say enough, one at all.
         A class's only label cannot be withheld.
         """
-        classes = fits[0].label_class[fits[0].labelled]
+        classes = fits[0].labels
         groups, codes = groups_to_withhold(classes), [model.readout.known_codes for model in self.members]
         if groups.size(1):
             parts = [withheld_similarity(fit, code, groups) for fit, code in zip(fits, codes, strict=True)]
@@ -220,26 +225,31 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     def _is_better_than_chance(self, targets: Targets) -> bool:
         """Whether withheld labels are predicted clearly better than by a guess; also if none can be withheld."""
         fits = [model.readout.fit for model in self.members]
-        if any(fit.solution is None or not torch.equal(fit.label_class, targets.classes) for fit in fits):
+        known = all(fit.solution is not None and torch.equal(fit.label_class, targets.classes) for fit in fits)
+        if not self.partition.processes.everywhere(known):
             fits = [model.readout.solved_again(targets) for model in self.members]
         scores, classes = self._withheld(fits)
         if classes.numel() == 0:
             return True
         counts = targets.counts()
         right, chance = accuracy(scores.argmax(dim=1), classes), 1.0 / panels.count(counts)
-        return right >= chance + _CLEARLY * math.sqrt(chance * (1.0 - chance) / int(counts[counts > 1].sum()))
+        error = math.sqrt(chance * (1.0 - chance) / int(counts[counts > 1].sum()))
+        return self.partition.processes.everywhere(right >= chance + _CLEARLY * error)
 
     def _calibrate_by_agreement(self, nodes: Tensor) -> None:
         scores, count = self.scores()[nodes], len(self.members)
         votes = [part[nodes].argmax(dim=1) for part in self._similarities()]
-        agreement = float(panels.mean((torch.stack(votes) == scores.argmax(dim=1)).double()))
+        over = self.partition
+        agreement = float(panels.mean((torch.stack(votes) == scores.argmax(dim=1)).double(), over))
         chance = 1.0 / self.out_channels
         # As if there were one more member, which agrees by chance.
-        self.temperature.fill_(temperature_of(scores, max(chance, (agreement * count + chance) / (count + 1))))
+        certainty = max(chance, (agreement * count + chance) / (count + 1))
+        self.temperature.fill_(temperature_of(scores, certainty, over))
 
     @torch.no_grad()
     def _machines(self, per_class: bool) -> tuple[list[Machine], Tensor]:
         self._require_fit()
+        self.partition.refuse("prediction sets are")
         given = self._given()
         machines = [machine_of(model.readout, given) for model in self.members]
         spreads = [panels.spread(part.solution.scores @ part.directions.t()) for part in machines]
@@ -249,12 +259,14 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     def _given(self) -> Targets:
         """The labels that were given, without those of self-training."""
         fit = self.members[0].readout.fit
-        is_given = torch.zeros_like(fit.label_class, dtype=torch.bool).index_fill(0, self.labelled, True)
+        is_given = fit.partition.fill_(torch.zeros_like(fit.label_class, dtype=torch.bool), self.labelled, True)
         weight, classes = torch.where(is_given, fit.label_weight, 0.0), torch.where(is_given, fit.label_class, -1)
-        return Targets(weight, classes, self.out_channels)
+        return Targets(weight, classes, self.out_channels, partition=fit.partition)
 
     def _standardise(self) -> None:
-        self.spread.copy_(torch.stack([panels.spread(part).clamp(min=1e-12) for part in self._similarities()]))
+        self.spread.copy_(
+            torch.stack([panels.spread(s, self.partition).clamp(min=1e-12) for s in self._similarities()])
+        )
 
     def _similarities(self) -> list[Tensor]:
         """A score for every class of every fitted node, from each member."""
@@ -284,13 +296,3 @@ def ensemble_from(content: dict[str, Any], path: PathLike) -> GCKMEnsemble | Ind
     if isinstance(members[0], InductiveGCKM):
         return InductiveEnsemble(members, calibration)
     return GCKMEnsemble(members, calibration, content.get("labelled"))
-
-
-def _solve_again(model: GCKM, targets: Targets, given: Targets) -> None:
-    """Solve a readout for more labels, or for the given ones if that does not work out."""
-    with quiet():
-        try:
-            model.readout.solve_again(targets)
-            check_well_posed(model.readout.fit)
-        except FIT_ERRORS:
-            model.readout.solve_again(given)

@@ -12,10 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.blocks import row_dots
 from torch_gckm.graph import Direction
+from torch_gckm.graph.halo import local_numbers
 from torch_gckm.kernels import DenseFeatures
 from torch_gckm.nn import ModelSettings
 from torch_gckm.select.trial import PreparedGraphs
@@ -55,14 +57,21 @@ def smoothness(graphs: PreparedGraphs) -> float:
     The mean cosine over edges, minus that over random pairs, of features with columns of unit spread, centred.
     """
     graph = graphs.scaled("columns")
-    edges = graph.topology.edges
+    edges, over = graph.topology.edges, graph.partition
     edges = edges[:, edges[0] != edges[1]]
-    if edges.size(1) == 0:
-        return 0.0
     generator = torch.Generator().manual_seed(0)
     directions = torch.randn(graph.x.size(1), _PROJECTED, generator=generator).to(graph.x)
-    z = torch.nn.functional.normalize(panels.centred(graph.input.dot(DenseFeatures(directions.t()))), dim=1)
-    joined = edges[:, torch.randint(edges.size(1), (_MOST_PAIRS,), generator=generator).to(edges.device)]
-    random = torch.randint(graph.num_nodes, (2, _MOST_PAIRS), generator=generator).to(edges.device)
-    near, far = (float(panels.mean(row_dots(z[pair[0]], z[pair[1]]))) for pair in (joined, random))
-    return near - far
+    z = torch.nn.functional.normalize(panels.centred(graph.input.dot(DenseFeatures(directions.t())), over), dim=1)
+    most, own = _MOST_PAIRS // over.world, z.size(0)
+    drawn = torch.randint(max(1, edges.size(1)), (most if edges.size(1) else 0,), generator=generator)
+    joined = edges[:, drawn.to(edges.device)]
+    random = torch.randint(graph.num_nodes, (2, most), generator=generator).to(edges.device)
+    random[1] = over.start + random[1] % own  # A process compares its own nodes with any.
+
+    def similarity(pairs: Tensor) -> float:
+        places, halo = local_numbers(pairs[0], own, over)
+        return float(panels.mean(row_dots(halo.extended(z)[places], z[pairs[1] - over.start]), over))
+
+    if panels.count(torch.ones(joined.size(1)), over) == 0:
+        return 0.0
+    return similarity(joined) - similarity(random)

@@ -56,6 +56,10 @@ class SearchResult:
         """
         if size < 1:
             raise InvalidInputError(f"an ensemble needs at least one model, got size={size}")
+        with self.evaluator.partition.agreed():
+            return self._ensemble(size, self_training)
+
+    def _ensemble(self, size: int, self_training: bool) -> GCKMEnsemble:
         candidates, models = self.ranked(), dict[int, GCKM]()
         with quiet():
             while members := choose_members(self.ranking.worth_combining(candidates), size):
@@ -77,8 +81,9 @@ class SearchResult:
     def _try(self, trial: Trial, *, own_layers: bool = False) -> GCKM | None:
         """The model of a trial, or ``None`` if what went well with matrices of a lower rank does not now."""
         try:
-            model = self.evaluator.solve(trial.setting, own_layers=own_layers)
-            check_well_posed(model.readout.fit)
+            with self.evaluator.partition.agreed():
+                model = self.evaluator.solve(trial.setting, own_layers=own_layers)
+                check_well_posed(model.readout.fit)
         except FIT_ERRORS as error:
             self._failure = describe_error(error)
             return None

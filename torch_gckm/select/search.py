@@ -13,6 +13,7 @@ from tqdm import tqdm
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
+from torch_gckm.partition import partition_of
 from torch_gckm.readout import check_values, count_classes, labels_of
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.identity import check_identity, search_identity
@@ -23,7 +24,7 @@ from torch_gckm.select.space import Space
 from torch_gckm.select.studies import StorageLike
 from torch_gckm.select.trial import Evaluator, PreparedGraphs, SharedFits, Trial, quiet
 from torch_gckm.select.values import ValueEvaluator, ValueRanking
-from torch_gckm.select.workers import bundles, default_workers, run_all
+from torch_gckm.select.workers import bundles, default_workers, in_step, run_all
 from torch_gckm.train.labelling import Labelling
 
 ROUGH = Auto(low_rank=LowRank(max_rank=256))
@@ -94,6 +95,11 @@ def search(
         raise InvalidInputError(f"'workers' must be positive, got {workers}")
     if checkpoint is not None and storage is not None:
         raise InvalidInputError("a 'storage' keeps what was tried: leave out 'checkpoint'")
+    over = partition_of(data)
+    if not over.is_whole and (storage is not None or workers not in (None, 1)):
+        raise InvalidInputError(
+            "processes that have parts of one graph fit one setting at a time: no workers, no storage"
+        )
     evaluator = evaluator_for(data, num_classes, gram, split, numeric=numeric)
     is_default = space is None or replace(space, directions=None) == Space()
     if budget is None and max_settings is None and not is_default:
@@ -105,9 +111,13 @@ def search(
     tried_first = [[setting.to_dict(), promise] for setting, promise in first]
     identity = {"seed": seed, "portfolio": tried_first, **search_identity(evaluator, space, gram)}
     spent = _resume(checkpoint, result, identity)
+    if over.processes.of_first(len(result)) != len(result):
+        raise InvalidInputError("processes see different checkpoints; name one on a file system that all of them share")
     shared = None if storage is None else SharedSearch(storage, study, identity, result.ranking.value)
     if shared is not None:
         result.trials = shared.trials()
+    if not over.is_whole:
+        workers = 1
     if workers is None:  # Several exact kernel matrices might not fit into memory.
         workers = default_workers(data.num_nodes) if isinstance(as_gram(gram), Auto | LowRank) else 1
     if max_settings is not None:
@@ -117,7 +127,8 @@ def search(
     )
     rough = type(evaluator)(used, evaluator.labels)
     saved = shown = start = time.perf_counter()
-    with tqdm(total=max_settings, initial=len(result), disable=not progress, desc="search", unit=" settings") as bar:
+    is_shown = progress and over.rank == 0
+    with tqdm(total=max_settings, initial=len(result), disable=not is_shown, desc="search", unit=" settings") as bar:
 
         def done(trial: Trial | None) -> None:
             nonlocal saved, shown
@@ -125,7 +136,7 @@ def search(
                 result.trials.append(trial)
                 bar.update()
             now = time.perf_counter()
-            if progress and now - shown > _SHOW_EVERY:
+            if is_shown and now - shown > _SHOW_EVERY:
                 waits = {}
                 if shared is not None:
                     result.trials = shared.trials()
@@ -133,7 +144,7 @@ def search(
                     waits = {} if trial is not None else {"waits for": f"{shared.num_running()} settings"}
                 bar.set_postfix({**result.progress(), **waits})
                 shown = now
-            if checkpoint is not None and now - saved > _SAVE_EVERY:
+            if checkpoint is not None and over.rank == 0 and now - saved > _SAVE_EVERY:
                 _save(checkpoint, result, identity, spent + now - start)
                 saved = now
 
@@ -148,13 +159,15 @@ def search(
             numbers = shared.work(space.readouts, max_settings, len(first))
         try:
             deadline = None if budget is None else start + budget - spent
+            if not over.is_whole:
+                numbers, deadline = in_step(numbers, deadline, over), None
             with quiet():
                 run_all(attempt, numbers, deadline, workers, done, claims=shared is not None)
         finally:  # Also when it is interrupted.
             if shared is not None:
                 result.trials = shared.trials()
             result.trials.sort(key=lambda trial: trial.number)
-            if checkpoint is not None:
+            if checkpoint is not None and over.rank == 0:
                 _save(checkpoint, result, identity, spent + time.perf_counter() - start)
     return result
 

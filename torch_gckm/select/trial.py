@@ -28,7 +28,9 @@ FIT_ERRORS = (GCKMError, RuntimeError)  # Linear algebra that breaks down is a R
 
 
 def describe_error(error: Exception) -> str:
-    """An error in one line."""
+    """Why a setting failed, in one line; that a process is lost is no such reason, and raised again."""
+    if isinstance(error, ProcessLostError):
+        raise error
     return f"{type(error).__name__}: {error}"
 
 
@@ -135,8 +137,7 @@ class Evaluator:
         try:
             with self.partition.agreed():
                 self.measure(trial, self.solve(setting))
-        except ProcessLostError:
-            raise
+                trial.measures = self.partition.processes.of_first(trial.measures)  # Rounding may differ.
         except FIT_ERRORS as error:
             trial.error = describe_error(error)
         trial.seconds = time.perf_counter() - start

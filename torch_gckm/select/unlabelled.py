@@ -17,6 +17,8 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import Features
 from torch_gckm.nn import GCKM
 from torch_gckm.readout import Targets
+from torch_gckm.select.trial import FIT_ERRORS, describe_error, quiet
+from torch_gckm.select.withheld import check_well_posed
 
 
 def with_sure_nodes(labels: Targets, probabilities: Tensor, confidence: float, strength: float) -> Targets:
@@ -29,8 +31,8 @@ def with_sure_nodes(labels: Targets, probabilities: Tensor, confidence: float, s
     surest, classes = probabilities.max(dim=1)
     present = labels.counts() > 0
     sure = unlabelled & (surest > confidence) & present[classes]
-    counts = panels.counts(classes[sure], probabilities.size(1)).to(probabilities)
-    expected = panels.column_sums(probabilities[unlabelled])
+    counts = panels.counts(classes[sure], probabilities.size(1), labels.partition).to(probabilities)
+    expected = panels.column_sums(probabilities[unlabelled], labels.partition)
     if not bool((counts[present] > 0).all()):
         return labels
     most = float((counts[present] / expected[present]).min())
@@ -41,6 +43,18 @@ def with_sure_nodes(labels: Targets, probabilities: Tensor, confidence: float, s
         weight=torch.where(sure, weights[classes], labels.weight),
         classes=torch.where(sure, classes, labels.classes),
     )
+
+
+def solve_for_more(model: GCKM, targets: Targets, given: Targets) -> None:
+    """Solve a readout for more labels, or for the given ones if that does not work out."""
+    with quiet():
+        try:
+            with targets.partition.agreed():
+                model.readout.solve_again(targets)
+                check_well_posed(model.readout.fit)
+        except FIT_ERRORS as error:
+            describe_error(error)
+            model.readout.solve_again(given)
 
 
 def embedding_of(model: GCKM) -> Tensor:

@@ -76,7 +76,7 @@ class ValueEnsemble(_Values, GCKMEnsemble):
     def known(self) -> Tensor:
         """The targets of the labelled nodes, ``[b, p]``."""
         fit = self.members[0].readout.fit
-        return fit.label_value[fit.labelled] + fit.centre
+        return fit.partition.pick(fit.label_value, fit.labelled) + fit.centre
 
     def suggest(self, count: int = 10) -> Tensor:
         """Refused: suggestions are about classes."""

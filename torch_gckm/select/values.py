@@ -49,14 +49,15 @@ class ValueEvaluator(Evaluator):
     def __init__(self, fits: SharedFits, labels: Labelling) -> None:
         self.fits, self.labels = fits, labels
         self.known = labels.targets.labels
-        self.guess = means_of_others(self.known, labels.targets.weight[labels.targets.labelled])
+        self.guess = means_of_others(self.known, self.partition.pick(labels.targets.weight, labels.targets.labelled))
 
     def __call__(self, number: int, setting: ModelSettings) -> Trial:
         """Fit, solve with more and less trust in the targets, and measure the best of these."""
         start = time.perf_counter()
         best = Trial(number, for_values(setting))
         try:
-            model = self.solve(best.setting)
+            with self.partition.agreed():
+                model = self.solve(best.setting)
             best = max((self._with_trust(best, model, factor) for factor in TRUST), key=_value)
         except FIT_ERRORS as error:
             best.error = describe_error(error)
@@ -69,10 +70,12 @@ class ValueEvaluator(Evaluator):
         changed = replace(trial.setting.readout, lambda2=trial.setting.readout.lambda2 * factor)
         found = Trial(trial.number, replace(trial.setting, readout=changed))
         try:
-            if factor != 1.0:
-                model.readout.lambda2 = changed.lambda2
-                model.readout.solve_again(self.labels.targets)
-            self.measure(found, model)
+            with self.partition.agreed():
+                if factor != 1.0:
+                    model.readout.lambda2 = changed.lambda2
+                    model.readout.solve_again(self.labels.targets)
+                self.measure(found, model)
+                found.measures = self.partition.processes.of_first(found.measures)
         except FIT_ERRORS as error:
             found.error = describe_error(error)
         return found

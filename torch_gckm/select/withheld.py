@@ -20,6 +20,7 @@ from torch_gckm.errors import IllPosedError, InvalidInputError
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.fits import ReadoutFit
+from torch_gckm.partition import WHOLE, Partition
 from torch_gckm.readout import Targets, class_similarity
 
 _MOST_LABELS = 3000  # With more, groups would need too large a matrix, and single labels say enough.
@@ -82,13 +83,13 @@ def calibrate(similarity: Tensor, classes: Tensor) -> tuple[float, float]:
     return float(np.exp(best.x)) / spread, float(best.fun)
 
 
-def temperature_of(scores: Tensor, certainty: float) -> float:
+def temperature_of(scores: Tensor, certainty: float, over: Partition = WHOLE) -> float:
     """The factor of scores for which a softmax has this mean of the largest probability."""
     scores = scores.double() - scores.double().amax(dim=1, keepdim=True)
 
     def excess(log_factor: float) -> float:
         sure = (scores * math.exp(log_factor)).softmax(dim=1).amax(dim=1)
-        return float(panels.mean(sure)) - certainty
+        return float(panels.mean(sure, over)) - certainty
 
     low, high = -12.0, 12.0
     if excess(low) >= 0.0:
@@ -139,7 +140,7 @@ def withhold_labels(members: Sequence[GCKM], targets: Targets, names: Sequence[s
         right.append(float(panels.mean((alone.argmax(dim=1) == classes)[kept].double())))
         # With very many labels there are no groups, and single labels say enough.
         grouped = withheld_similarity(fit, codes, groups) if groups.size(1) else alone[kept]
-        spread = panels.spread(class_similarity(fit.scores, codes)).clamp(min=1e-12)
+        spread = panels.spread(class_similarity(fit.scores, codes), targets.partition).clamp(min=1e-12)
         one_out.append(alone[kept] / spread)
         group_out.append(grouped / (1.0 if single else spread))
     drawn = groups.flatten() if groups.size(1) else panels.rows_where(kept)

@@ -13,6 +13,7 @@ from typing import cast
 import torch
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError, WorkerError
+from torch_gckm.partition import Partition
 from torch_gckm.select.trial import Trial
 
 Attempt = Callable[[int], Trial | None]
@@ -45,6 +46,14 @@ def bundles(size: int, known: set[int], limit: int | None, single: int = 0) -> I
         if missing:
             yield missing
         start += size
+
+
+def in_step(work: Iterator[list[int]], deadline: float | None, over: Partition) -> Iterator[list[int]]:
+    """The same numbers one at a time, for processes that fit one graph together; the clock of the first one counts."""
+    for number in itertools.chain.from_iterable(work):
+        if over.processes.of_first(deadline is not None and time.perf_counter() >= deadline):
+            return
+        yield [number]
 
 
 def run_all(
