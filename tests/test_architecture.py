@@ -1,15 +1,17 @@
 """Imports go one way, and rows meet in one module."""
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch_gckm
+from torch_gckm import panels
 
 PACKAGE = Path(torch_gckm.__file__).parent
 BASE = {
-    "errors", "panels", "manifold", "layouts", "files", "memory", "neighbours", "ranks", "row_files", "checkpoints",
-    "_version",
+    "errors", "blocks", "panels", "partition", "processes", "manifold", "layouts", "files", "memory", "neighbours",
+    "ranks", "row_files", "checkpoints", "_version",
 }  # fmt: skip
 MAY_IMPORT = {
     "kernels": set(),
@@ -27,6 +29,9 @@ MAY_IMPORT = {
     "cli": {"datasets", "estimators", "graph", "nn", "plot", "report", "select", "train"},
 }
 
+OVER_ROWS = {
+    name for name, f in inspect.getmembers(panels, inspect.isfunction) if "over" in inspect.signature(f).parameters
+}
 # Packages whose tensors have nodes as rows. Estimators, pictures and the command line work on what these return.
 OVER_NODES = ("kernels", "optim", "gram", "graph", "readout", "nn", "train", "select")
 REDUCTIONS = {
@@ -38,7 +43,11 @@ REDUCTIONS = {
 ALLOWED = {
     # What a block of rows contributes.
     "kernels/distance.py": {"total_variance"},
-    "kernels/storage.py": {"backward", "mean", "offset"},
+    "kernels/features.py": {"mean", "shared"},
+    "kernels/storage.py": {"backward", "offset", "row_sum", "rows"},
+    # What a process sends to which others, and what it says of its own rows.
+    "graph/halo.py": {"__init__", "extended_sparse", "local_numbers", "sent_to_owners"},
+    "graph/sharded.py": {"_check"},
     "gram/landmark_gram.py": {
         "bilinear",
         "_refactor",
@@ -53,11 +62,11 @@ ALLOWED = {
     "kernels/discrete.py": {"__init__"},
     "gram/dense.py": {"top_eigenvectors"},
     # Channels, columns, landmarks, numbers that a caller lists.
-    "kernels/features.py": {"shared"},
     "manifold.py": {"orthogonality_error"},
     "graph/prepared.py": {"_inverse_spread"},
     "nn/extension.py": {"check_known"},
     "nn/fits.py": {"_extend", "spectral_scale"},
+    "nn/gckm.py": {"summary"},
     "nn/kernel_layers.py": {"is_fitted_on", "is_initialized"},
     "train/labelling.py": {"_chosen"},
     # Labels and classes.
@@ -71,6 +80,40 @@ ALLOWED = {
     "select/criteria.py": {"__init__", "_auto", "_below", "_standardised"},
     "select/search.py": {"search"},
 }
+
+
+# Calls that are not over the rows of all processes, and so name no partition.
+OF_ONE_PROCESS = {
+    # Exact matrices, prediction sets and suggestions, which are refused elsewhere.
+    "gram/dense.py": {
+        "bilinear", "_double_matrix", "_block_bilinear", "_refuse_asymmetric", "top_eigenvectors", "_full",
+        "centred_product",
+    },
+    "readout/conformal.py": {"p_values", "label_weights", "_exchangeable_weights"},
+    "readout/updates.py": {"__init__"},
+    "nn/extension.py": {"check_known"},
+    "select/look_ahead.py": {"look_ahead"},
+    "select/unlabelled.py": {"main_directions", "suggest"},
+    "train/labelling.py": {"_chosen"},
+    # What each process says of its own rows; all raise its error.
+    "graph/edges.py": {"canonical_edges"},
+    "graph/topology.py": {"_row_hashes", "_check_degrees"},
+    "kernels/discrete.py": {"__init__", "_numbers"},
+    "kernels/inner.py": {"_inverse_norm"},
+    "nn/semi_sup_rkm.py": {"_checked"},
+    "readout/solutions.py": {"_apply", "lu_unless_singular"},
+    "readout/targets.py": {"parse", "pick_mask"},
+    "readout/values.py": {"parse"},
+    "select/several_labels.py": {"labels_as_values"},
+    # Labelled nodes and small matrices, which all processes have.
+    "readout/problem.py": {"withhold_one", "withhold_groups"},
+    "select/criteria.py": {"__init__"},
+    "select/ensemble.py": {"suggest", "_withheld", "_is_better_than_chance", "_machines"},
+    "select/value_ensemble.py": {"__init__"},
+    "select/values.py": {"explained", "means_of_others"},
+    "select/withheld.py": {"check_well_posed", "groups_to_withhold", "accuracy", "withhold_labels"},
+    "train/metrics.py": {"roc_auc"},
+}  # fmt: skip
 
 
 def imported_packages(path: Path) -> set[str]:
@@ -136,6 +179,35 @@ def test_rows_meet_in_panels_only():
     strangers = [entry for entry in sorted(found) if entry[1] not in ALLOWED.get(entry[0], set())]
     assert not strangers, "use torch_gckm.panels, or say here why these are not sums over nodes"
     stale = {(file, name) for file, names in ALLOWED.items() for name in names} - {entry[:2] for entry in found}
+    assert not stale
+
+
+def without_partition(tree: ast.AST, function: str = "") -> Iterator[tuple[str, int, str]]:
+    """The function, line and name of every call into panels that says nothing of which rows these are."""
+    for node in ast.iter_child_nodes(tree):
+        inner = node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else function
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in OVER_ROWS:
+            owner, given = node.func.value, [*node.args, *(keyword.value for keyword in node.keywords)]
+            names = {ast.unparse(argument).split(".")[-1] for argument in given}
+            if isinstance(owner, ast.Name) and owner.id == "panels" and not names & {"over", "partition"}:
+                yield inner, node.lineno, node.func.attr
+        yield from without_partition(node, inner)
+
+
+def test_calls_say_over_which_rows_they_are():
+    """A sum over the rows of one process would be wrong without a word."""
+    found = {
+        (path.relative_to(PACKAGE).as_posix(), function, name, line)
+        for path in (
+            *PACKAGE.glob("*.py"),
+            *(path for folder in OVER_NODES for path in (PACKAGE / folder).glob("*.py")),
+        )
+        for function, line, name in without_partition(ast.parse(path.read_text()))
+        if path.name != "testing.py"
+    }
+    strangers = [entry for entry in sorted(found) if entry[1] not in OF_ONE_PROCESS.get(entry[0], set())]
+    assert not strangers, "pass the partition of the rows"
+    stale = {(file, name) for file, names in OF_ONE_PROCESS.items() for name in names} - {entry[:2] for entry in found}
     assert not stale
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError, InvalidLabelError
+from torch_gckm.files import PathLike
 from torch_gckm.graph.edges import canonical_edges, graph_of
 from torch_gckm.layouts import to_csr
 from torch_gckm.partition import WHOLE, Partition
@@ -94,6 +97,25 @@ class ShardedGraph(Data):  # type: ignore[misc]
     def collect(self, x: Tensor) -> Tensor:
         """Rows of all processes in the order of the nodes, such as predictions; it takes memory for all of them."""
         return self.partition.collect(x)
+
+    def write(self, x: Tensor, path: PathLike) -> None:
+        """Write rows of all processes, such as scores, to one ``.npy`` file, in the order of the nodes.
+
+        Every process writes its own rows, on a file system that all of them see; the file is there whole or not at all.
+        """
+        over, values = self.partition, x.detach().cpu().numpy()
+        partial = Path(f"{path}.partial")
+        with over.agreed():
+            if over.rank == 0:
+                shape = (over.all_rows(x.size(0)), *x.shape[1:])
+                np.lib.format.open_memmap(partial, "w+", values.dtype, shape).flush()
+            over.processes.barrier()
+            rows = np.lib.format.open_memmap(partial, "r+")
+            rows[over.start : over.start + x.size(0)] = values
+            rows.flush()
+            over.processes.barrier()
+            if over.rank == 0:
+                partial.replace(path)
 
 
 def processes_of(group: dist.ProcessGroup | None = None) -> Processes:
