@@ -69,8 +69,7 @@ class SkewFactors:
     @cached_property
     def products(self) -> tuple[Tensor, Tensor, Tensor]:
         """The inner products ``X'X``, ``X'P`` and ``P'P``, each ``[s, s]``."""
-        pairs = ((self.x, self.x), (self.x, self.p), (self.p, self.p))
-        xx, xp, pp = (panels.cross(a, b, self.over) for a, b in pairs)
+        xx, xp, pp = panels.crosses(((self.x, self.x), (self.x, self.p), (self.p, self.p)), self.over)
         return xx, xp, pp
 
     def tangent(self) -> Tensor:
@@ -79,7 +78,7 @@ class SkewFactors:
 
     def matmul(self, v: Tensor) -> Tensor:
         r""":math:`W v` for a vector or a thin matrix."""
-        with_x, with_p = panels.cross(self.x, v, self.over), panels.cross(self.p, v, self.over)
+        with_x, with_p = panels.crosses(((self.x, v), (self.p, v)), self.over)
         return (self.p @ with_x - self.x @ with_p) / self.rho
 
     def one_norm(self) -> Tensor:

@@ -30,7 +30,8 @@ def mean(x: Tensor, over: Partition = WHOLE) -> Tensor:
     """The mean of all entries, NaN if there are none; differentiable. R(2)."""
     if over.is_whole:
         return x.mean()
-    return total(x, over) / total(torch.tensor(x.numel()), over)
+    summed, number = over.processes.sums([x.sum().double(), torch.tensor(x.numel(), dtype=torch.float64)])
+    return (summed / number).to(x.dtype)
 
 
 def column_sums(x: Tensor, over: Partition = WHOLE) -> Tensor:
@@ -77,7 +78,7 @@ def accumulate_each(parts: Iterable[Sequence[Tensor]], over: Partition = WHOLE) 
     for part in iterator:
         for place, tensor in zip(result, part, strict=True):
             place += tensor
-    return [over.processes.sum(tensor) for tensor in result]
+    return over.processes.sums(result)
 
 
 def sums_by(groups: Tensor, values: Tensor, count: int, over: Partition = WHOLE) -> Tensor:
@@ -96,6 +97,11 @@ def counts(groups: Tensor, count: int = 0, over: Partition = WHOLE) -> Tensor:
 def cross(a: Tensor, b: Tensor, over: Partition = WHOLE) -> Tensor:
     """``a' b``; differentiable. R(p q) for ``p`` and ``q`` columns."""
     return over.processes.sum(a.t() @ b)
+
+
+def crosses(pairs: Sequence[tuple[Tensor, Tensor]], over: Partition = WHOLE) -> list[Tensor]:
+    """``a' b`` of several pairs; differentiable. R(p q), once, for all of them."""
+    return over.processes.sums([a.t() @ b for a, b in pairs])
 
 
 def double_gram(x: Tensor, over: Partition = WHOLE) -> Tensor:
@@ -136,9 +142,9 @@ def one_norm_estimate(
 ) -> Tensor:
     r"""Estimate :math:`\|A\|_1 = \max_j \sum_i |A_{ij}|` from a few products with :math:`A` and :math:`A'`.
 
-    Hager's method: a lower bound, in practice within a few per cent of the norm. R(4) per product, at most five pairs
-    of them. It starts with :math:`A` times ``start``, the mean of all columns or one of them; where columns cancel each
-    other, their mean is rounding noise and would make the estimate a matter of chance.
+    Hager's method: a lower bound, in practice within a few per cent of the norm, from at most five pairs of products.
+    R(2) and G(2) for each pair. It starts with :math:`A` times ``start``, the mean of all columns or one of them; where
+    columns cancel each other, their mean is rounding noise and would make the estimate a matter of chance.
     """
     x, estimate = start, start.new_zeros(())
     for _ in range(5):
@@ -148,8 +154,8 @@ def one_norm_estimate(
             break
         estimate = norm
         z = rmatvec(torch.where(y >= 0, 1.0, -1.0).to(y.dtype))
-        peak = place_of_largest(z.abs(), over)
-        if abs(over.number_at(z, int(peak))) <= float(total(z * x, over)):
+        height, peak = _peak(z.abs(), over)
+        if height <= total(z * x, over):
             break
         x = over.unit(x, peak)
     return estimate
@@ -186,11 +192,17 @@ def smallest(x: Tensor, over: Partition = WHOLE) -> Tensor:
 
 def place_of_largest(x: Tensor, over: Partition = WHOLE) -> Tensor:
     """The row of the largest entry of ``[n]``, by its global number. G(2)."""
+    return _peak(x, over)[1]
+
+
+def _peak(x: Tensor, over: Partition) -> tuple[Tensor, Tensor]:
+    """The largest entry of ``[n]``, and its row. G(2)."""
     place = x.argmax()
     if over.is_whole:
-        return place
-    values, rows = over.processes.gather(x[place]), over.processes.gather(place + over.start)
-    return rows[values.argmax()]
+        return x[place], place
+    found = over.processes.gather(torch.stack([x[place].double(), (place + over.start).double()]))
+    height, row = found[found[:, 0].argmax()]
+    return height.to(x.dtype), row.long()
 
 
 def lowest(x: Tensor, number: int) -> Tensor:

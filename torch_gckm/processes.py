@@ -45,6 +45,14 @@ class Processes:
             return x
         return _Sum.apply(self, x) if x.requires_grad else self._reduced(x, dist.ReduceOp.SUM)
 
+    def sums(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """The sums of several tensors, in one exchange if they are of one type."""
+        if self.world == 1 or len({x.dtype for x in parts}) > 1:
+            return [self.sum(x) for x in parts]
+        joined = self.sum(torch.cat([x.reshape(-1) for x in parts]))
+        pieces = joined.split([x.numel() for x in parts])
+        return [piece.view(x.shape) for piece, x in zip(pieces, parts, strict=True)]
+
     def shared(self, x: Tensor) -> Tensor:
         """A tensor that is the same on all processes, for use with the rows of each: its gradients are added up."""
         return _Shared.apply(self, x) if self.world > 1 and x.requires_grad else x
@@ -106,14 +114,19 @@ class Processes:
         """What the first process computes, on all of them; so rounding of other machines cannot matter."""
         if self.world == 1:
             return list(compute())
-        result = list(compute()) if self.rank == 0 else []
-        known = [(str(x.dtype).removeprefix("torch."), list(x.shape)) for x in result]
-        kinds = self.of_first(known)
+        result = [x.contiguous() for x in compute()] if self.rank == 0 else []
+        known = json.dumps([(str(x.dtype).removeprefix("torch."), list(x.shape)) for x in result])
+        size = torch.tensor(len(known))
+        self._exchange("broadcast", size, dist.broadcast, size, group_src=0)
+        text = torch.frombuffer(bytearray(known.encode()), dtype=torch.uint8) if self.rank == 0 else None
+        text = torch.empty(int(size), dtype=torch.uint8) if text is None else text
+        self._call(dist.broadcast, text, group_src=0)
         if self.rank > 0:
+            kinds = json.loads(bytes(text.tolist()))
             result = [torch.empty(shape, dtype=getattr(torch, dtype)) for dtype, shape in kinds]
-        result = [x.contiguous() for x in result]
         for x in (x for x in result if x.numel()):
-            self._exchange("broadcast", x, dist.broadcast, x, group_src=0)
+            self._call(dist.broadcast, x, group_src=0)
+            self.sent["broadcast"] += x.numel() * x.element_size()
         return result
 
     def barrier(self) -> None:
