@@ -1,7 +1,7 @@
 """One synthetic graph fitted by several processes of one machine: memory, processor time and what they exchange.
 
-Every process reads its own part of a folder and computes with one thread. On one machine this is no faster than threads;
-it shows what a process of many machines would need. Resumable: rows are appended to a file.
+Every process reads its own part of a folder and computes with one thread. On one machine this is no faster than
+threads; it shows what a process of many machines would need. Resumable: rows are appended to a file.
 
     python benchmarks/processes.py                  # 1, 2 and 4 processes; rows and a picture
     python benchmarks/processes.py --nodes 200000   # one size

@@ -83,8 +83,7 @@ def accumulate_each(parts: Iterable[Sequence[Tensor]], over: Partition = WHOLE) 
 
 def sums_by(groups: Tensor, values: Tensor, count: int, over: Partition = WHOLE) -> Tensor:
     """The sums of values ``[n]`` over the rows of each group, ``[count]``. R(count)."""
-    own = torch.zeros(count, dtype=values.dtype, device=values.device).index_add_(0, groups, values)
-    return over.processes.sum(own)
+    return over.processes.sum(values.new_zeros(count).index_add_(0, groups, values))
 
 
 def counts(groups: Tensor, count: int = 0, over: Partition = WHOLE) -> Tensor:
@@ -106,8 +105,7 @@ def crosses(pairs: Sequence[tuple[Tensor, Tensor]], over: Partition = WHOLE) -> 
 
 def double_gram(x: Tensor, over: Partition = WHOLE) -> Tensor:
     """``x' x`` in double precision, without a copy of ``x``. R(s²)."""
-    parts = (x[block].double() for block in blocks(*x.shape))
-    return accumulate((part.t() @ part for part in parts), over)
+    return accumulate((part.t() @ part for part in (x[block].double() for block in blocks(*x.shape))), over)
 
 
 def symmetric_product(
@@ -235,8 +233,7 @@ def first(mask: Tensor, over: Partition = WHOLE) -> int:
     """The first row that is true, by its global number; there must be one. R(1), a minimum."""
     if over.is_whole:
         return int(mask.nonzero()[0, 0])
-    rows = mask.nonzero()
-    own = over.start + int(rows[0, 0]) if len(rows) else over.offsets[-1]
+    own = over.start + int(mask.int().argmax()) if bool(mask.any()) else over.offsets[-1]
     return int(over.processes.smallest(torch.tensor(own)))
 
 

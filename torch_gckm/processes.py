@@ -47,7 +47,7 @@ class Processes:
 
     def sums(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """The sums of several tensors, in one exchange if they are of one type."""
-        if self.world == 1 or len({x.dtype for x in parts}) > 1:
+        if self.world == 1 or len({x.dtype for x in parts}) != 1:
             return [self.sum(x) for x in parts]
         joined = self.sum(torch.cat([x.reshape(-1) for x in parts]))
         pieces = joined.split([x.numel() for x in parts])
