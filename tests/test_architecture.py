@@ -8,8 +8,8 @@ import torch_gckm
 
 PACKAGE = Path(torch_gckm.__file__).parent
 BASE = {
-    "errors", "panels", "manifold", "layouts", "files", "memory", "neighbours", "ranks", "row_files", "checkpoints",
-    "_version",
+    "errors", "panels", "manifold", "layouts", "files", "memory", "neighbours", "blocks", "processes", "partition",
+    "row_files", "checkpoints", "_version",
 }  # fmt: skip
 MAY_IMPORT = {
     "kernels": set(),
