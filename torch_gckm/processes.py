@@ -143,7 +143,8 @@ class Processes:
             system = [error.errno, error.strerror, error.filename] if isinstance(error, OSError) else None
             found = self._texts(json.dumps([kinds, str(error), system], default=str) if is_own else "")
             rank = next(number for number, text in enumerate(found) if text)
-            self._raised = _error_of(*json.loads(found[rank]), f" (process {rank} of {self.world})")
+            kinds, message, system = json.loads(found[rank])
+            self._raised = _error_of(kinds, message, system, f" (process {rank} of {self.world})")
             raise self._raised from (error if is_own else None)
 
     def _reduced(self, x: Tensor, how: Any) -> Tensor:

@@ -2,14 +2,12 @@
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
@@ -30,11 +28,12 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor]) -> list[int]:
     for name, tensor in ordered:
         start, end = end, end + tensor.nbytes
         header[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
+    text: bytes = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     crc = 0
     with file.open("wb") as stream:
-        for part in chain([len(text).to_bytes(8, "little"), text], (_bytes(tensor) for _, tensor in ordered)):
+        parts: Iterable[bytes | memoryview] = (_bytes(tensor) for _, tensor in ordered)
+        for part in chain((len(text).to_bytes(8, "little"), text), parts):
             stream.write(part)
             crc = zlib.crc32(part, crc)
         return [stream.tell(), crc]
@@ -54,9 +53,8 @@ def read_tensors(file: Path, targets: Mapping[str, Tensor], skip: int = 0) -> No
                 raise InvalidInputError(f"rows of '{name}' are missing in '{file}'")
 
 
-def _bytes(tensor: Tensor) -> NDArray[np.uint8]:
+def _bytes(tensor: Tensor) -> memoryview:
     """The bytes of a tensor; those in its memory if it is contiguous and on the CPU."""
     flat = tensor.detach().cpu().contiguous()
     # Not view(-1): the stride of a dimension with one entry may be anything.
-    result: NDArray[np.uint8] = flat.as_strided((flat.numel(),), (1,)).view(torch.uint8).numpy()
-    return result
+    return flat.as_strided((flat.numel(),), (1,)).view(torch.uint8).numpy().data

@@ -211,9 +211,8 @@ class GCKM(PredictsSets, KernelLayers):
         r"""The objective :math:`J = \sum_l \gamma_l J_l / n`, differentiable in the embeddings."""
         self._require_init()
         graph = self.prepare(data)
-        rows = self._readout_rows(graph)
-        total = self._hidden_loss(graph) + self.loss_weights[-1] * self.readout.loss_on(rows)
-        return total / graph.num_nodes
+        of_readout = self.readout.loss_on(self._readout_rows(graph))
+        return (self._hidden_loss(graph) + self.loss_weights[-1] * of_readout) / graph.num_nodes
 
     def forward(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
         """The scores of the last solve on the fitted graph, ``[n, p]``; ``x`` is not looked at."""
@@ -288,8 +287,8 @@ class GCKM(PredictsSets, KernelLayers):
         return "\n".join([*lines, f"readout: {labels}, {readout.kernel!r}, {readout.fit.description}"])
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
-        """Write the model to one file, atomically; only what new graphs need if it is ``inductive``."""
-        save_model(self.inductive() if inductive else self, path)
+        """Write one file, atomically. ``inductive``: only what new graphs need, also if several processes fitted it."""
+        save_model(self.inductive() if inductive else self, path, self.partition)
 
     @classmethod
     def load(cls, path: PathLike) -> Any:
