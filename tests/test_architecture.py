@@ -49,7 +49,7 @@ ALLOWED = {
     },
     "gram/pivoted_cholesky.py": {"pivoted_cholesky", "sums", "_inverse_root"},
     # The same, and nonzero entries of rows.
-    "kernels/storage.py": {"backward", "mean", "offset", "row_sum", "rows"},
+    "kernels/storage.py": {"backward", "offset", "row_sum", "rows"},
     # Which rows a process needs of others, and whether edges lead to its own.
     "graph/halo.py": {"__init__", "extended_sparse", "local_numbers", "sent_to_owners"},
     "graph/sharded.py": {"_check"},

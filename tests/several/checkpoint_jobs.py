@@ -29,7 +29,7 @@ MODELS = {
 }
 # A model, the number of steps, and how often its checkpoint had been written when the fit was interrupted: after each
 # of two layers, after step 0, and so on.
-CASES = [("plain", 2, 1), ("plain", 2, 3), ("plain", 2, 4), ("plain", 2, 5), ("plain", 0, 2), ("learned", 2, 4)]
+CASES = [("plain", 2, 1), ("plain", 0, 2), ("plain", 2, 3), ("learned", 2, 4)]
 
 
 def graph_for(name, sharded):
@@ -102,7 +102,7 @@ def resumed(folder, sharded=True):
 
 def refused(folder, files):
     """What does not belong to a checkpoint, and files that cannot be written, are refused by all processes."""
-    path = folder / "plain 4 for 2"
+    path = folder / "plain 3 for 2"
     with pytest.raises(InvalidInputError, match=r"made with lambda2=0\.1, not 0\.2"):
         KeepStep(new_model("plain", lambda2=0.2), 2, checkpoint=path).fit(graph_for("plain", True))
     graph = graph_for("plain", True)
@@ -141,5 +141,5 @@ def killed(folder, rank):
     return time.perf_counter() - trainer.began
 
 
-def restarted(folder):
-    return numbers_of(*fit("plain", 2, folder))
+def restarted(folder, sharded=True):
+    return numbers_of(*fit("plain", 2, folder, sharded=sharded))
