@@ -25,7 +25,9 @@ def test_a_process_is_killed_while_it_fine_tunes(tmp_path, world, rank):
 def test_torchrun_restarts_it(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
                "--max-restarts", "1", Path(__file__).with_name("restarted.py"), tmp_path]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    # Without it, restarted processes may find addresses of the ones before (pytorch/pytorch#135712).
+    own_store = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    environment = {**os.environ, **own_store, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "was killed").exists()
