@@ -1,7 +1,8 @@
 # make demo    set up, then run the main job on data that ships with scikit-learn
 # make test    set up, then lint, type-check and test
-# make check   everything else that must hold: full examples, documentation, wheel in a clean environment, test-sparse
+# make check   everything else that must hold: full examples, documentation, wheel in a clean environment, test-several, test-sparse
 # make docs    build the documentation; its first page is docs/_build/index.html
+# make test-several   processes that torchrun starts, one of which is killed
 # make test-sparse   build torch-scatter and torch-sparse (a quarter of an hour, once) and run what needs them
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 READY := $(VENV)/.ready
 SPARSE := $(VENV)/sparse
 
-.PHONY: setup demo test test-sparse lint check docs examples wheel clean
+.PHONY: setup demo test test-several test-sparse lint check docs examples wheel clean
 
 setup: $(READY)
 
@@ -41,7 +42,10 @@ $(SPARSE)/.ready: $(READY)
 test-sparse: $(SPARSE)/.ready
 	PYTHONPATH=$(SPARSE) $(BIN)/python -m pytest tests/graph/test_adjacency_types.py
 
-check: examples docs wheel test-sparse
+test-several: setup
+	GCKM_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/several/test_restart.py
+
+check: examples docs wheel test-several test-sparse
 
 docs: setup
 	$(PIP) install --constraint constraints.txt --editable ".[docs]"

@@ -14,7 +14,6 @@ extras = {
     "sklearn": ["scikit-learn>=1.6"],
     "plot": ["matplotlib>=3.8"],
     "tune": ["optuna>=4"],
-    "distributed": ["torch>=2.9", "safetensors"],
     "docs": ["sphinx", "myst-parser", "furo"],
 }
 extras["test"] = [
@@ -28,7 +27,7 @@ extras["test"] = [
     *extras["sklearn"],
     *extras["plot"],
 ]
-extras["test"] += [*extras["datasets"], *extras["tune"], *extras["distributed"]]
+extras["test"] += [*extras["datasets"], *extras["tune"], "safetensors"]
 # Without "sparse": a plain pip install cannot build its packages.
 extras["all"] = sorted({package for name, packages in extras.items() if name != "sparse" for package in packages})
 

@@ -11,7 +11,7 @@ from torch_gckm import panels
 PACKAGE = Path(torch_gckm.__file__).parent
 BASE = {
     "errors", "blocks", "panels", "partition", "processes", "manifold", "layouts", "files", "memory", "neighbours",
-    "ranks", "row_files", "checkpoints", "_version",
+    "row_files", "checkpoints", "_version",
 }  # fmt: skip
 MAY_IMPORT = {
     "kernels": set(),

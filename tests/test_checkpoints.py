@@ -1,25 +1,25 @@
 """Checkpoints whose rows are spread over processes."""
 
-import dataclasses
 import json
 import math
 import os
 import signal
 import struct
-import warnings
-from datetime import timedelta
+import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from safetensors.torch import load_file
 
-from torch_gckm import checkpoints, row_files
+from tests.several.run import run
+from torch_gckm import checkpoints
 from torch_gckm.checkpoints import ShardedState, load_sharded, save_sharded
-from torch_gckm.errors import InvalidInputError
-
-pytest.importorskip("safetensors")
+from torch_gckm.errors import InvalidInputError, ProcessLostError
+from torch_gckm.partition import Partition
+from torch_gckm.processes import Processes
 
 NODES = 11
 PLAIN = {
@@ -29,21 +29,16 @@ PLAIN = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """Some rows, as a process of several would hold them; gathers texts as a partition does."""
+def one_of_several(rank, *offsets):
+    """A process that reads its rows without the others."""
+    processes = Processes()
+    processes.rank, processes.world = rank, len(offsets) - 1
+    processes.agreed, processes.texts = nullcontext, lambda text: [text]
+    return Partition(offsets, processes)
 
-    rank: int
-    world: int
-    offsets: tuple[int, ...]
-    group: dist.ProcessGroup | None = None
 
-    def exchange(self, text):
-        texts = [""] * self.world
-        if self.group is None:
-            return [text]
-        dist.all_gather_object(texts, text, group=self.group)
-        return texts
+def of_group(offsets):
+    return Partition(offsets, Processes(dist.group.WORLD))
 
 
 def state_of(start=0, stop=NODES, plain=PLAIN, shift=0):
@@ -72,122 +67,102 @@ def check_equal(found, expected):
     assert json.dumps(found.plain) == json.dumps(expected.plain)
     for kind in ("replicated", "sharded"):
         tensors, others = getattr(found, kind), getattr(expected, kind)
-        assert list(tensors) == list(others)
+        assert tensors.keys() == others.keys()
         for name, tensor in tensors.items():
             assert (tensor.dtype, tensor.shape) == (others[name].dtype, others[name].shape)
             assert torch.equal(tensor, others[name]) or name == "scalar", name
 
 
-def work(rank, job, folder, offsets):
-    """What a process runs; what it finds goes to a file of its own."""
-    warnings.simplefilter("error")
-    world = len(offsets) - 1
-    dist.init_process_group("gloo", init_method=f"file://{folder}.init", rank=rank, world_size=world,
-                            timeout=timedelta(seconds=20))  # fmt: skip
-    part = Part(rank, world, offsets, dist.group.WORLD)
-    job(Path(folder), part)
-    Path(f"{folder}.{job.__name__}.{rank}").touch()
-    if job is not killed:
-        dist.destroy_process_group()
+def rows_of(over):
+    return over.offsets[over.rank], over.offsets[over.rank + 1]
 
 
-def run(job, folder, offsets):
-    """Run a job in several processes; all must come to its end, except for one that is killed."""
-    context = mp.get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # Imports take longer than everything else.
-    processes = [
-        context.Process(target=work, args=(rank, job, str(folder), offsets)) for rank in range(len(offsets) - 1)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    Path(f"{folder}.init").unlink(missing_ok=True)
-    assert [rank for rank, process in enumerate(processes) if process.exitcode == 0] == [
-        rank for rank in range(len(processes)) if Path(f"{folder}.{job.__name__}.{rank}").exists()
-    ]
-    return [process.exitcode for process in processes]
+def saved(folder, offsets):
+    over = of_group(offsets)
+    for _ in range(2):
+        save_sharded(folder, state_of(*rows_of(over)), over)
 
 
-def rows_of(part):
-    return part.offsets[part.rank], part.offsets[part.rank + 1]
+def loaded(folder, over):
+    check_equal(load_sharded(folder, over), state_of(*rows_of(over)))
 
 
-def saved(folder, part):
-    save_sharded(folder, state_of(*rows_of(part)), part)
-    save_sharded(folder, state_of(*rows_of(part)), part)
-
-
-def loaded(folder, part):
-    check_equal(load_sharded(folder, part), state_of(*rows_of(part)))
-
-
-def failed(folder, part):
+def failed(folder, offsets):
     """Errors of one process reach all, and what was saved stays."""
+    over = of_group(offsets)
     with pytest.MonkeyPatch.context() as patch:
-        if part.rank == 1:
-            patch.setattr(row_files._RowsToWrite, "resolve_data", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
-        with pytest.raises(OSError, match="full") as caught:
-            save_sharded(folder, state_of(*rows_of(part), shift=1), part)
-        assert caught.value.errno == 28
-    start, stop = rows_of(part)
-    state = state_of(start, stop - (part.rank == 1), shift=1)
+        if over.rank == 1:
+            patch.setattr(checkpoints, "write_tensors", raise_of(OSError(28, "full", "a file")))
+        with pytest.raises(OSError, match=r"full \(process 1 of 3\): 'a file'") as caught:
+            save_sharded(folder, state_of(*rows_of(over), shift=1), over)
+        assert (caught.value.errno, caught.value.filename) == (28, "a file")
+    start, stop = rows_of(over)
+    state = state_of(start, stop - (over.rank == 1), shift=1)
     with pytest.raises(InvalidInputError, match=r"this process holds 6 rows \(process 1 of 3\)"):
-        save_sharded(folder, state, part)
-    other = ShardedState({}, {}, {"h": torch.zeros(stop - start, 1 + part.rank)})
+        save_sharded(folder, state, over)
+    other = ShardedState({}, {}, {"h": torch.zeros(stop - start, 1 + over.rank)})
     with pytest.raises(InvalidInputError, match="tensors of different names, dtypes or shapes"):
-        save_sharded(folder, other, part)
+        save_sharded(folder, other, over)
     with pytest.MonkeyPatch.context() as patch:
-        if part.rank == 2:
-            patch.setattr(Path, "read_bytes", lambda path: (_ for _ in ()).throw(PermissionError(13, "no", str(path))))
+        if over.rank == 2:
+            patch.setattr(Path, "read_bytes", raise_of(PermissionError(13, "no")))
         with pytest.raises(PermissionError, match=r"no \(process 2 of 3\)"):
-            load_sharded(folder, part)
-    loaded(folder, part)
+            load_sharded(folder, over)
+    loaded(folder, over)
 
 
-def killed(folder, part):
-    """One process is killed when it has written a part of its files."""
-    written = []
+def raise_of(error):
+    def function(*_):
+        raise error
 
-    def resolve(planner, item, original=row_files._RowsToWrite.resolve_data):
-        written.append(item)
-        if part.rank == 1 and len(written) == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return original(planner, item)
+    return function
 
-    row_files._RowsToWrite.resolve_data = resolve
-    with pytest.raises((RuntimeError, OSError)):
-        save_sharded(folder, state_of(*rows_of(part), shift=1), part)
+
+def killed(folder, offsets):
+    """One process is killed when it has written a part of its file."""
+    over = of_group(offsets)
+
+    def write(file, tensors):
+        file.write_bytes(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if over.rank == 1:
+        checkpoints.write_tensors = write
+    start = time.perf_counter()
+    with pytest.raises(ProcessLostError):
+        save_sharded(folder, state_of(*rows_of(over), shift=1), over)
+    return time.perf_counter() - start
 
 
 @pytest.fixture(scope="module")
 def of_three(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoints") / "of three"
-    assert run(saved, folder, (0, 4, 10, NODES)) == [0, 0, 0]
+    run(3, saved, folder, (0, 4, 10, NODES))
     return folder
 
 
 def test_saved_by_three_read_by_one_and_two(of_three):
     check_equal(load_sharded(of_three), state_of())
-    assert run(loaded, of_three, (0, 3, NODES)) == [0, 0]
+    for rank in range(2):
+        loaded(of_three, one_of_several(rank, 0, 3, NODES))
 
 
 def test_errors_of_one_process_are_raised_in_all(of_three):
-    assert run(failed, of_three, (0, 4, 10, NODES)) == [0, 0, 0]
+    run(3, failed, of_three, (0, 4, 10, NODES))
     assert len(list(of_three.glob("save-*"))) == 1
 
 
 def test_a_killed_process_leaves_the_last_checkpoint(tmp_path):
     folder = tmp_path / "checkpoint"
     save_sharded(folder, state_of())
-    assert run(killed, folder, (0, 3, NODES)) == [0, -signal.SIGKILL]
+    assert run(2, killed, folder, (0, 3, NODES), may_die=[1])[0] < 10
     check_equal(load_sharded(folder), state_of())
     save_sharded(folder, state_of(shift=2))
     check_equal(load_sharded(folder), state_of(shift=2))
     assert len(list(folder.iterdir())) == 2
 
 
-@pytest.mark.parametrize("step", range(9))
+@pytest.mark.parametrize("step", range(5))
 def test_an_interrupt_leaves_the_last_checkpoint(tmp_path, monkeypatch, step):
     folder = tmp_path / "checkpoint"
     save_sharded(folder, state_of())
@@ -203,7 +178,7 @@ def test_an_interrupt_leaves_the_last_checkpoint(tmp_path, monkeypatch, step):
         return call
 
     with monkeypatch.context() as patch:
-        for name in ("_checksum", "_write_json"):
+        for name in ("_checksum", "_write_json", "write_tensors"):
             patch.setattr(checkpoints, name, interrupted(getattr(checkpoints, name)))
         with pytest.raises(KeyboardInterrupt):
             save_sharded(folder, state_of(shift=1))
@@ -217,37 +192,42 @@ def test_saved_by_one_read_in_parts(tmp_path):
     folder = tmp_path / "new" / "checkpoint"
     assert load_sharded(folder) is None
     save_sharded(folder, state_of())
-    for offsets in ((0, 1, NODES), (0, 5, 5, NODES)):
+    for offsets in ((0, 1, NODES), (0, 5, 6, NODES)):
         for rank in range(len(offsets) - 1):
-            part = Part(rank, len(offsets) - 1, offsets)
-            loaded(folder, part)
+            loaded(folder, one_of_several(rank, *offsets))
     with pytest.raises(InvalidInputError, match="is a checkpoint of 11 nodes, not of 12"):
-        load_sharded(folder, Part(0, 2, (0, 6, 12)))
+        load_sharded(folder, one_of_several(0, 0, 6, 12))
 
 
 def test_nothing_is_pickled(of_three):
     files = [file for file in of_three.rglob("*") if file.is_file()]
     assert {file.suffix for file in files} == {".json", ".safetensors"}
-    assert len(files) == 2 + 1 + 3 * 5
+    assert len(files) == 2 + 1 + 3
     for file in files:
         content = file.read_bytes()
         if file.suffix == ".json":
             json.loads(content)
         else:  # A header in JSON, then what it describes to the last byte.
             (size,) = struct.unpack("<Q", content[:8])
-            header = json.loads(content[8 : 8 + size])
-            ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+            ends = [entry["data_offsets"][1] for entry in json.loads(content[8 : 8 + size]).values()]
             assert max(ends) == len(content) - 8 - size
+
+
+def test_files_are_safetensors(of_three):
+    (save,) = of_three.glob("save-*")
+    parts = [load_file(save / f"rows-{rank:05d}.safetensors") for rank in range(3)]
+    rows = {name: torch.cat([part[name] for part in parts]) for name in state_of().sharded}
+    check_equal(ShardedState(PLAIN, load_file(save / "common.safetensors"), rows), state_of())
 
 
 def test_only_the_rows_asked_for_are_read(of_three, tmp_path):
     """Damage of other rows does no harm."""
     folder = copied(of_three, tmp_path)
-    for file in folder.glob("save-*/shard-00002-*"):
+    for file in folder.glob("save-*/rows-00001.safetensors"):
         flip(file, -1)
-    check_equal(load_sharded(folder, Part(0, 2, (0, 4, NODES))), state_of(0, 4))
-    with pytest.raises(InvalidInputError, match=r"shard-00002-.* is damaged"):
-        load_sharded(folder, Part(0, 2, (0, 5, NODES)))
+    check_equal(load_sharded(folder, one_of_several(0, 0, 4, NODES)), state_of(0, 4))
+    with pytest.raises(InvalidInputError, match=r"rows-00001.* is damaged"):
+        load_sharded(folder, one_of_several(0, 0, 5, NODES))
 
 
 def copied(folder, tmp_path):
@@ -284,7 +264,7 @@ DAMAGE = {
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damage_is_refused_and_named(tmp_path, damage):
     folder = tmp_path / "checkpoint"
-    for name in ("index.json", "shard-00001-model-00001-of-*", "shard-00001-model-00004-of-*"):
+    for name in ("index.json", "common.safetensors", "rows-00000.safetensors"):
         save_sharded(folder, state_of())
         (file,) = folder.glob(f"save-*/{name}")
         damage(file)
@@ -372,10 +352,3 @@ def test_what_cannot_be_written_is_named(tmp_path, state, message):
 def test_little_to_write(tmp_path, state):
     save_sharded(tmp_path, state)
     check_equal(load_sharded(tmp_path), state)
-
-
-def test_without_safetensors(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    for call in (lambda: save_sharded(tmp_path, state_of()), lambda: load_sharded(tmp_path)):
-        with pytest.raises(ImportError, match=r"torch_gckm\[distributed\]"):
-            call()

@@ -1,12 +1,12 @@
 """Checkpoints of a fit by several processes: each writes its rows, and any number of processes reads them again.
 
-Tensors are written by ``torch.distributed.checkpoint`` as safetensors files, everything else is JSON: nothing is
-pickled, so that loading never executes code. A checkpoint is a folder::
+Tensors are in the format of safetensors, everything else is JSON: nothing is pickled, so that loading never executes
+code. A checkpoint is a folder::
 
-    latest.json              which save is valid; size and checksum of its index
-    save-000012/index.json   plain values; shapes, dtypes and row ranges of tensors; sizes and checksums of the files
-    save-000012/shard-00001-model-00001-of-00003.safetensors   of process 0: tensors that are the same in all processes
-    save-000012/shard-00002-model-00003-of-00003.safetensors   of process 1: its rows of the second sharded tensor
+    latest.json                           which save is valid; size and checksum of its index
+    save-000012/index.json                plain values; dtypes and shapes of tensors; rows, sizes and checksums of files
+    save-000012/common.safetensors        tensors that are the same in all processes
+    save-000012/rows-00001.safetensors    of process 1: its rows of tensors over nodes
 
 Every save goes to a folder of its own. ``latest.json`` is replaced when it is complete, and the one before is removed
 then, so that a checkpoint is replaced whole or not at all. All processes must see the folder; it belongs to one fit.
@@ -27,11 +27,12 @@ from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import PathLike, write_atomically
-from torch_gckm.ranks import Alone, Ranks, agreed
-from torch_gckm.row_files import DTYPES, check_storage, read_tensors, write_tensors
+from torch_gckm.partition import WHOLE, Partition
+from torch_gckm.row_files import DTYPES, NAMES, read_tensors, write_tensors
 
 FORMAT = "torch_gckm sharded checkpoint 1"
-_LATEST, _INDEX, _SAVE, _SHARD = "latest.json", "index.json", r"save-\d{6,}", r"shard-[\w-]+\.safetensors"
+_LATEST, _INDEX, _SAVE = "latest.json", "index.json", r"save-\d{6,}"
+_COMMON, _ROWS, _FILE = "common.safetensors", "rows-{:05d}.safetensors", r"(common|rows-\d{5,})\.safetensors"
 
 
 @dataclass(frozen=True)
@@ -49,64 +50,49 @@ class ShardedState:
     sharded: dict[str, Tensor] = field(default_factory=dict)
 
 
-def save_sharded(folder: PathLike, state: ShardedState, ranks: Ranks | None = None) -> None:
+def save_sharded(folder: PathLike, state: ShardedState, over: Partition = WHOLE) -> None:
     """Replace the checkpoint in a folder, whole or not at all; every process calls this with its own rows.
 
-    Of plain values and replicated tensors those of process 0 are written. While a tensor is written, two copies of it
-    are in memory. An error in one process is raised in all, and leaves the checkpoint as it was.
+    Of plain values and replicated tensors those of process 0 are written. An error in one process is raised in all, and
+    leaves the checkpoint as it was.
 
     Args:
         folder: A folder that does not exist yet, is empty, or holds a checkpoint.
         state: What to write.
-        ranks: The processes; without it, this one alone.
+        over: Which rows this process has.
 
     Raises:
         InvalidInputError: Something cannot be written, or the processes have different tensors.
         OSError: Writing failed in one process.
-        ImportError: torch is older than 2.9, or safetensors is missing.
     """
-    path = Path(folder)
-    if ranks is None:
-        ranks = Alone((0, next((tensor.size(0) for tensor in state.sharded.values() if tensor.dim() > 0), 0)))
-
-    def prepare() -> tuple[dict[str, Any], list[Any]]:
-        check_storage()
+    path, tell = Path(folder), over.processes.texts
+    with over.agreed():
         _check_plain(state.plain, "plain")
-        shapes = _shapes(state, ranks)
-        return {"format": FORMAT, "offsets": list(ranks.offsets), **shapes, "plain": state.plain}, [
-            shapes,
-            ranks.offsets,
-        ]
-
-    def begin() -> tuple[None, str]:
-        return None, _new_save(path) if ranks.rank == 0 else ""
-
-    def write() -> tuple[None, dict[str, Any]]:
-        files = write_tensors(
-            target, state.replicated, state.sharded, rank=ranks.rank, offsets=ranks.offsets, group=ranks.group
-        )
-        return None, {name: [*_checksum(target / name), rows] for name, rows in files.items()}
-
-    def finish() -> tuple[None, None]:
-        if ranks.rank == 0:
-            index["files"] = {name: file for part in files for name, file in part.items()}
-            _write_json(target / _INDEX, index)
-            _write_json(path / _LATEST, {"format": FORMAT, "save": target.name, "index": _checksum(target / _INDEX)})
-        return None, None
-
-    index, layouts = agreed(ranks, prepare)
-    if any(layout != layouts[0] for layout in layouts):
-        raise InvalidInputError("the processes have tensors of different names, dtypes or shapes to write")
-    target = path / agreed(ranks, begin)[1][0]
-    try:
-        _, files = agreed(ranks, write)
-        agreed(ranks, finish)
-    finally:
-        if ranks.rank == 0:
-            _remove_saves(path)
+        own = next((tensor.size(0) for tensor in state.sharded.values() if tensor.dim() > 0), 0)
+        start, stop = _range(over, own)
+        shapes = _shapes(state, stop - start, over.all_rows(own))
+        if len(set(tell(json.dumps(shapes)))) > 1:
+            raise InvalidInputError("the processes have tensors of different names, dtypes or shapes to write")
+        target = path / tell(_new_save(path) if over.rank == 0 else "")[0]
+        try:
+            name = _ROWS.format(over.rank)
+            files = {name: [*write_tensors(target / name, state.sharded), [start, stop]]}
+            if over.rank == 0:
+                files[_COMMON] = [*write_tensors(target / _COMMON, state.replicated), None]
+            parts = [json.loads(part) for part in tell(json.dumps(files))]
+            if over.rank == 0:
+                index = {"format": FORMAT, "nodes": over.all_rows(own), **shapes, "plain": state.plain}
+                index["files"] = {name: file for part in parts for name, file in part.items()}
+                _write_json(target / _INDEX, index)
+                latest = {"format": FORMAT, "save": target.name, "index": _checksum(target / _INDEX)}
+                _write_json(path / _LATEST, latest)
+            over.processes.barrier()
+        finally:
+            if over.rank == 0:
+                _remove_saves(path)
 
 
-def load_sharded(folder: PathLike, ranks: Ranks | None = None) -> ShardedState | None:
+def load_sharded(folder: PathLike, over: Partition = WHOLE) -> ShardedState | None:
     """Read a checkpoint, of tensors over nodes the rows of this process only; ``None`` if nothing was saved yet.
 
     The number of processes may be another one than when it was written. Checksums of all files that hold these rows are
@@ -114,56 +100,49 @@ def load_sharded(folder: PathLike, ranks: Ranks | None = None) -> ShardedState |
 
     Args:
         folder: The folder.
-        ranks: The processes; without it, this one alone, which reads all rows.
+        over: Which rows this process has; by itself, it reads all.
 
     Raises:
         InvalidInputError: The folder is no checkpoint, is damaged, or is of another number of nodes.
-        ImportError: torch is older than 2.9, or safetensors is missing.
     """
     path = Path(folder)
-
-    def check() -> tuple[dict[str, Any], str]:
-        check_storage()
+    with over.agreed():
         latest = _latest(path)
+        if len(set(over.processes.texts(json.dumps(latest)))) > 1:
+            raise InvalidInputError(
+                f"the processes see different checkpoints in '{path}'; was it written at the same time?"
+            )
         if latest is None:
-            return {}, ""
+            return None
         save = path / latest[0]
-        with _understood(path):
+        with _understood(save):
             _verify(save / _INDEX, *latest[1])
             index = _read_json(save / _INDEX)
-            nodes = index["offsets"][-1]
-            if ranks is not None and ranks.offsets[-1] != nodes:
-                raise InvalidInputError(f"'{path}' is a checkpoint of {nodes} nodes, not of {ranks.offsets[-1]}")
-            _check_files(save, index, *_rows(index, ranks))
-        return index, save.name
-
-    def read() -> tuple[ShardedState, None]:
-        with _understood(save):
-            return _read(save, index, *_rows(index, ranks)), None
-
-    index, saves = agreed(ranks or Alone(), check)
-    if any(name != saves[0] for name in saves):
-        raise InvalidInputError(
-            f"the processes see different checkpoints in '{path}'; was it written at the same time?"
-        )
-    save = path / saves[0]
-    return agreed(ranks or Alone(), read)[0] if index else None
+            nodes = over.all_rows(index["nodes"])
+            if nodes != index["nodes"]:
+                raise InvalidInputError(f"'{path}' is a checkpoint of {index['nodes']} nodes, not of {nodes}")
+            rows = _range(over, nodes)
+            _check_files(save, index, *rows)
+            return _read(save, index, *rows)
 
 
-def _shapes(state: ShardedState, ranks: Ranks) -> dict[str, dict[str, Any]]:
+def _range(over: Partition, own: int) -> tuple[int, int]:
+    """The rows of a process; all of so many if it is by itself."""
+    return (0, own) if over.is_whole else (over.offsets[over.rank], over.offsets[over.rank + 1])
+
+
+def _shapes(state: ShardedState, num_rows: int, all_rows: int) -> dict[str, dict[str, Any]]:
     """Dtypes and global shapes of all tensors."""
-    num_rows = ranks.offsets[ranks.rank + 1] - ranks.offsets[ranks.rank]
     for name, tensor in (*state.replicated.items(), *state.sharded.items()):
         if not name or name.startswith("__") or (name in state.replicated) == (name in state.sharded):
             raise InvalidInputError(f"{name!r} cannot be the name of one tensor of a checkpoint; choose another one")
-        if tensor.layout != torch.strided or tensor.dtype not in DTYPES.values():
+        if tensor.layout != torch.strided or tensor.dtype not in NAMES:
             raise InvalidInputError(f"'{name}' is of {tensor.dtype} and {tensor.layout}, which checkpoints do not hold")
         if name in state.sharded and (tensor.dim() == 0 or tensor.size(0) != num_rows):
             raise InvalidInputError(f"'{name}' has shape {list(tensor.shape)}; this process holds {num_rows} rows")
-    dtypes = {dtype: name for name, dtype in DTYPES.items()}
     return {
-        "replicated": {name: [dtypes[t.dtype], list(t.shape)] for name, t in state.replicated.items()},
-        "sharded": {name: [dtypes[t.dtype], [ranks.offsets[-1], *t.shape[1:]]] for name, t in state.sharded.items()},
+        "replicated": {name: [NAMES[t.dtype], list(t.shape)] for name, t in state.replicated.items()},
+        "sharded": {name: [NAMES[t.dtype], [all_rows, *t.shape[1:]]] for name, t in state.sharded.items()},
     }
 
 
@@ -216,30 +195,25 @@ def _remove_saves(path: Path) -> None:
         for save in path.glob("save-*"):
             if latest is None or save.name != latest[0]:
                 for file in save.iterdir():
-                    if re.fullmatch(rf"{_SHARD}|{_INDEX}|\.{_INDEX}\..*", file.name):
+                    if re.fullmatch(rf"{_FILE}|{_INDEX}|\.{_INDEX}\..*", file.name):
                         file.unlink()
                 save.rmdir()
 
 
-def _rows(index: dict[str, Any], ranks: Ranks | None) -> tuple[int, int]:
-    return (0, index["offsets"][-1]) if ranks is None else (ranks.offsets[ranks.rank], ranks.offsets[ranks.rank + 1])
-
-
 def _check_files(save: Path, index: dict[str, Any], start: int, stop: int) -> None:
     """Raise if a file is missing or of another size, or one that holds such rows does not have its checksum."""
-    files, dtypes = index["files"], DTYPES
+    files = index["files"]
     for file in save.glob("*.safetensors"):
         if file.name not in files:
             raise InvalidInputError(f"'{file}' does not belong to the checkpoint; remove it")
     for name, (size, crc, rows) in files.items():
-        if not re.fullmatch(_SHARD, name):
+        if not re.fullmatch(_FILE, name):
             raise InvalidInputError(f"'{save}' is not a sharded checkpoint of this version")
         is_read = rows is None or (rows[0] < stop and start < rows[1])
         _verify(save / name, size, crc if is_read else None)
     tensors = (*index["replicated"].values(), *index["sharded"].values())
-    if sum(math.prod(shape) * dtypes[dtype].itemsize for dtype, shape in tensors) > sum(
-        file[0] for file in files.values()
-    ):
+    least = sum(math.prod(shape) * DTYPES[dtype].itemsize for dtype, shape in tensors)
+    if least > sum(file[0] for file in files.values()):
         raise InvalidInputError(f"'{save}' is damaged: its files are smaller than its tensors")
 
 
@@ -250,7 +224,16 @@ def _read(save: Path, index: dict[str, Any], start: int, stop: int) -> ShardedSt
         name: torch.empty([stop - start, *shape[1:]], dtype=DTYPES[dtype])
         for name, (dtype, shape) in index["sharded"].items()
     }
-    read_tensors(save, replicated | sharded, dict.fromkeys(replicated, 0) | dict.fromkeys(sharded, start))
+    found = 0
+    for name, (_, _, rows) in index["files"].items():
+        if rows is None:
+            read_tensors(save / name, replicated)
+        elif (low := max(start, rows[0])) < (high := min(stop, rows[1])):
+            found += high - low
+            parts = {key: tensor[low - start : high - start] for key, tensor in sharded.items()}
+            read_tensors(save / name, parts, low - rows[0])
+    if sharded and found < stop - start:
+        raise InvalidInputError(f"'{save}' is damaged: it has {found} of the rows {start} to {stop - 1}")
     return ShardedState(index["plain"], replicated, sharded)
 
 

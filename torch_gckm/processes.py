@@ -156,10 +156,11 @@ class Processes:
             if is_own:
                 self._agree(failed=True)
             kinds = [kind.__name__ for kind in type(error).__mro__]
-            found = self._texts(json.dumps([kinds, str(error)]) if is_own else "")
+            system = [error.errno, error.strerror, error.filename] if isinstance(error, OSError) else None
+            found = self._texts(json.dumps([kinds, str(error), system], default=str) if is_own else "")
             rank = next(number for number, text in enumerate(found) if text)
-            kinds, message = json.loads(found[rank])
-            raised = _error_of(kinds, f"{message} (process {rank} of {self.world})")
+            kinds, message, system = json.loads(found[rank])
+            raised = _error_of(kinds, message, system, f" (process {rank} of {self.world})")
             raised.__dict__["is_agreed"] = True
             raise raised from (error if is_own else None)
 
@@ -208,13 +209,19 @@ class Processes:
 ALONE = Processes()  #: One process by itself.
 
 
-def _error_of(kinds: Sequence[str], message: str) -> Exception:
-    """An error of the first of some classes that is known; they are listed from the most special one on."""
+def _error_of(kinds: Sequence[str], message: str, system: Sequence[Any] | None, where: str) -> Exception:
+    """An error of the first of some classes that is known; they are listed from the most special one on.
+
+    One of the operating system keeps its number and the name of the file.
+    """
+    if system is not None and system[0] is not None:
+        number, text, name = system
+        return OSError(number, f"{text}{where}", name)
     for name in kinds:
         kind = getattr(errors, name, None) or getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception):
-            return kind(message)
-    return RuntimeError(message)
+            return kind(message + where)
+    return RuntimeError(message + where)
 
 
 class _Sum(torch.autograd.Function):

@@ -12,10 +12,11 @@ from torch_gckm.gram import LowRank
 from torch_gckm.kernels import RBF
 from torch_gckm.select import GCKMEnsemble, Space, search
 from torch_gckm.train import accuracy
+from torch_gckm.train.checkpoint import Checkpoint
 
 
 @pytest.mark.parametrize("stop", [0, 2, 4])
-def test_resume_is_exact(graph, tmp_path, stop):
+def test_resume_is_exact(graph, tmp_path, monkeypatch, stop):
     path = tmp_path / "checkpoint.pt"
     whole, parts = model_for(graph), model_for(graph)
     expected = Trainer(whole, steps=5, monitor="val_acc", progress=False).fit(graph)
@@ -23,14 +24,15 @@ def test_resume_is_exact(graph, tmp_path, stop):
     class StopError(Exception):
         pass
 
-    class Interrupted(Trainer):
-        def _save(self, history, *args):
-            super()._save(history, *args)
-            if len(history) == stop + 1:
-                raise StopError
+    def stopping(self, history, *args, save=Checkpoint.save):
+        save(self, history, *args)
+        if len(history) == stop + 1:
+            raise StopError
 
+    monkeypatch.setattr(Checkpoint, "save", stopping)
     with pytest.raises(StopError):
-        Interrupted(parts, steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
+        Trainer(parts, steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
+    monkeypatch.undo()
     fresh = model_for(graph)
     history = Trainer(fresh, steps=5, monitor="val_acc", progress=False, checkpoint=path).fit(graph)
     assert state_equal(whole, fresh)

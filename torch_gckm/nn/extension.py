@@ -13,7 +13,7 @@ from torch_gckm.kernels import Kernel, Rows, as_rows
 from torch_gckm.partition import WHOLE, Partition
 
 R = TypeVar("R", bound="Record")
-_VIEW = "view_"  # A view may have any name; a buffer must not clash with a method.
+VIEW = "view_"  # A view may have any name; a buffer must not clash with a method.
 
 
 class Record(torch.nn.Module):
@@ -24,11 +24,12 @@ class Record(torch.nn.Module):
     """
 
     partition: Partition = WHOLE  # Whose features these are.
+    over_nodes: tuple[str, ...] = ()  # Tensors with a row per node, beside the features.
 
     def __init__(self, tensors: Mapping[str, Tensor], views: Mapping[str, Tensor]) -> None:
         super().__init__()
         with torch.inference_mode(False), torch.no_grad():  # What is kept may be trained with later.
-            for name, tensor in {**tensors, **{_VIEW + name: view for name, view in views.items()}}.items():
+            for name, tensor in {**tensors, **{VIEW + name: view for name, view in views.items()}}.items():
                 self.register_buffer(name, tensor.clone() if tensor.is_inference() else tensor.detach())
 
     @classmethod
@@ -46,7 +47,7 @@ class Record(torch.nn.Module):
     def views(self) -> dict[str, Tensor]:
         """The features by view."""
         buffers = self._buffers.items()
-        return {name.removeprefix(_VIEW): b for name, b in buffers if b is not None and name.startswith(_VIEW)}
+        return {name.removeprefix(VIEW): b for name, b in buffers if b is not None and name.startswith(VIEW)}
 
     def rows(self) -> Rows:
         """The features as kernels see them."""

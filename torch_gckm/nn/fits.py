@@ -95,6 +95,11 @@ class FittedModule(torch.nn.Module):
     fitted: Any
     kind_of_fit: type[Fit]
 
+    @classmethod
+    def names_over_nodes(cls) -> list[str]:
+        """The entries of a state dict with a row per node, but for the features of the fit."""
+        return ["h", *(f"fitted.{name}" for name in cls.kind_of_fit.over_nodes)]
+
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         loaded = state_dict.get(prefix + "h")
         if loaded is not None:  # The fit takes the sizes of what is loaded.
@@ -172,6 +177,7 @@ class ReadoutFit(Fit):
     # Real targets only: what the solve was for, [n, p], and their mean, [p], which scores and bias contain.
     label_value: Tensor
     centre: Tensor
+    over_nodes = ("scores", "alpha", "label_weight", "label_class", "label_value")
 
     def __init__(self, gram: Gram, solution: ReadoutSolution, targets: Targets, dtype: torch.dtype) -> None:
         tensors = {

@@ -287,8 +287,8 @@ class GCKM(PredictsSets, KernelLayers):
         return "\n".join([*lines, f"readout: {labels}, {readout.kernel!r}, {readout.fit.description}"])
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
-        """Write the model to one file, atomically; only what new graphs need if it is ``inductive``."""
-        save_model(self.inductive() if inductive else self, path)
+        """Write one file, atomically. ``inductive``: only what new graphs need, also if several processes fitted it."""
+        save_model(self.inductive() if inductive else self, path, self.partition)
 
     @classmethod
     def load(cls, path: PathLike) -> Any:

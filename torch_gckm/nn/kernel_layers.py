@@ -1,7 +1,7 @@
 """Layers of the kernel machine, one upon the other, without labels."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import torch
@@ -12,9 +12,10 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import Direction, Normalize, PreparedGraph, PropagationLike, Scaling, check_features, graph_of
 from torch_gckm.kernels import KernelLike, as_kernel
+from torch_gckm.nn.extension import Record
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.inductive import Known, embed_graph
-from torch_gckm.partition import partition_of
+from torch_gckm.partition import WHOLE, Partition, partition_of
 
 M = TypeVar("M", bound="KernelLayers")
 
@@ -123,6 +124,11 @@ class KernelLayers(torch.nn.Module):
         """The precision of the layers."""
         return self.layers[0].h.dtype
 
+    @property
+    def partition(self) -> Partition:
+        """Which nodes of the fitted graph this process has."""
+        return next((part.partition for part in self.modules() if isinstance(part, Record)), WHOLE)
+
     def prepare(self, data: Data | PreparedGraph) -> PreparedGraph:
         """A graph as the fitted layers see it."""
         return data if isinstance(data, PreparedGraph) else PreparedGraph.of(data, self.scaling, self.dtype)
@@ -149,16 +155,24 @@ class KernelLayers(torch.nn.Module):
             method: ``"random"`` starts from a random point of the manifold instead of kernel PCA.
             seed: The seed of a random start.
         """
-        graph = self.prepare_for_fit(data)
-        with graph.partition.agreed():
-            self.reset_parameters()  # If anything fails, no half of an old fit is left.
-            h = None
-            for number, conv in enumerate(self.layers):
-                conv.initialize_on(graph, h, method=method, seed=seed + number)
-                h = conv.z
-            self.scaling = graph.scaling
-            self.data_id.copy_(torch.tensor(graph.identity))
+        for _ in self.initialize_each(self.prepare_for_fit(data), method=method, seed=seed):
+            pass
         return self
+
+    def initialize_each(
+        self, graph: PreparedGraph, known: int = 0, *, method: Literal["kernel_pca", "random"], seed: int
+    ) -> Iterator[int]:
+        """As :meth:`initialize`; yields the number of fitted layers after each. The first ``known`` ones stay."""
+        if not known:
+            self.reset_parameters()  # If anything fails, no half of an old fit is left.
+        h = self.layers[known - 1].z if known else None
+        for number, conv in enumerate(self.layers[known:], start=known):
+            with graph.partition.agreed():
+                conv.initialize_on(graph, h, method=method, seed=seed + number)
+            h = conv.z
+            yield number + 1
+        self.scaling = graph.scaling
+        self.data_id.copy_(torch.tensor(graph.identity))
 
     def loss(self, data: Data | PreparedGraph) -> Tensor:
         r"""The objective :math:`J = \sum_l \gamma_l J_l / n`, differentiable in the embeddings."""

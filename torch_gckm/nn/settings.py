@@ -15,6 +15,7 @@ from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.graph import KINDS, Direction, Normalize, Propagation
 from torch_gckm.graph.propagation import DEFAULT_ALPHA
 from torch_gckm.kernels import kernel_from_config
+from torch_gckm.partition import WHOLE, Partition
 from torch_gckm.readout import ClassWeight
 
 if TYPE_CHECKING:
@@ -142,9 +143,18 @@ def differences(old: Any, new: Any, name: str = "settings") -> Iterator[tuple[st
         yield name, old, new
 
 
-def save_model(model: Model, path: PathLike) -> None:
-    """Write a model to one file."""
-    save_tensors({"format": FORMAT, **model_content(model)}, path)
+def save_model(model: Model, path: PathLike, over: Partition = WHOLE) -> None:
+    """Write a model to one file; the first process does, of several that have parts of the fitted graph."""
+    with over.agreed():
+        content = model_content(model)
+        if not content["inductive"] and not over.is_whole:
+            raise InvalidInputError(
+                "a model whose rows are spread over several processes cannot be saved whole; "
+                "save(path, inductive=True) writes what new graphs need, and the folder of Trainer(checkpoint=) keeps "
+                "everything, for any number of processes"
+            )
+        if over.rank == 0:
+            save_tensors({"format": FORMAT, **content}, path)
 
 
 def load_model(path: PathLike) -> Model:

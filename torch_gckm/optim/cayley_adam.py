@@ -88,6 +88,11 @@ class CayleyAdam(torch.optim.Adam):
             for parameter in param_group["params"]:
                 assert_on_stiefel(parameter, over=self._over)
 
+    def state_over_rows(self) -> set[tuple[int, str]]:
+        """Which entries of the state have the rows of a Stiefel parameter: its number in the state dict, their name."""
+        groups = self.state_dict()["param_groups"]
+        return {(number, "exp_avg") for group in groups if group["stiefel"] for number in group["params"]}
+
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_own_defaults": self._own_defaults, "_over": self._over}
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch_gckm.files import PathLike, write_atomically
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.fits import Fit, FittedModule
+from torch_gckm.partition import WHOLE, Partition
 
-_FITTED = ".fitted."
+FITTED = ".fitted."
 
 
 @dataclass
@@ -86,30 +87,34 @@ class Snapshot:
     @classmethod
     def of(cls, model: GCKM) -> Self:
         """The present state of a model."""
-        state = {name: t.clone() for name, t in model.state_dict().items() if _FITTED not in name}
-        return cls(state, {name: part.fitted for name, part in _parts(model).items()})
+        state = {name: t.clone() for name, t in model.state_dict().items() if FITTED not in name}
+        return cls(state, {name: part.fitted for name, part in parts_of(model).items()})
 
     @classmethod
-    def from_state(cls, model: GCKM, state: Mapping[str, Any]) -> Self:
+    def from_state(cls, model: GCKM, state: Mapping[str, Any], over: Partition = WHOLE) -> Self:
         """From what :meth:`to_state` returned, for a model like the one it was taken of."""
-        parts = _parts(model).items()
-        fits = {name: part.kind_of_fit.from_state(state, name + _FITTED, part.h) for name, part in parts}
-        return cls({name: value for name, value in state.items() if _FITTED not in name}, fits)
+        parts = parts_of(model).items()
+        fits = {name: part.kind_of_fit.from_state(state, name + FITTED, part.h) for name, part in parts}
+        for fit in fits.values():
+            if fit is not None:
+                fit.partition = over
+        return cls({name: value for name, value in state.items() if FITTED not in name}, fits)
 
     def to_state(self) -> dict[str, Tensor]:
         """All tensors by name, as a state dict has them."""
         state = dict(self.state)
         for name, fit in self.fits.items():
             if fit is not None:
-                state.update(fit.state_dict(prefix=name + _FITTED))
+                state.update(fit.state_dict(prefix=name + FITTED))
         return state
 
     def restore(self, model: GCKM) -> None:
         """Bring a model back to this state."""
         model.load_state_dict(self.state, strict=False)
-        for name, part in _parts(model).items():
+        for name, part in parts_of(model).items():
             part.fitted = self.fits[name]
 
 
-def _parts(model: GCKM) -> dict[str, FittedModule]:
+def parts_of(model: GCKM) -> dict[str, FittedModule]:
+    """What is fitted in a model, by its name in state dicts."""
     return {**{f"convs.{number}": conv for number, conv in enumerate(model.layers)}, "readout": model.readout}

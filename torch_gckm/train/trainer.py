@@ -3,29 +3,27 @@
 import math
 import time
 import warnings
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from torch_gckm.errors import GCKMWarning, GraphMismatchError, InvalidInputError
-from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.errors import GCKMWarning, InvalidInputError
+from torch_gckm.files import PathLike
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.manifold import orthogonality_error
 from torch_gckm.nn import GCKM
-from torch_gckm.nn.settings import differences
 from torch_gckm.optim import CayleyAdam, param_groups
 from torch_gckm.panels import count, holds_somewhere
 from torch_gckm.partition import Partition, partition_of
 from torch_gckm.readout import check_classes
+from torch_gckm.train.checkpoint import Checkpoint
 from torch_gckm.train.history import History, Record, Snapshot
 from torch_gckm.train.labelling import Labelling, NodesLike, node_subset
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score
 
 Monitor = Literal["cosine", "val_acc", "combined"]
-FORMAT = "training 1"
 
 
 class Trainer:
@@ -54,8 +52,11 @@ class Trainer:
         init: ``"kernel_pca"``, or ``"random"`` for the paper's study of starting points.
         seed: The seed of a random start, and of the draw of nodes.
         progress: Show a progress bar.
-        checkpoint: A file to write the complete training state to, atomically, after every ``checkpoint_every`` steps.
-            An existing one is resumed from, exactly where kernel matrices are, up to rounding where they are low-rank.
+        checkpoint: A file to write the complete training state to, atomically, after every layer of the initialisation,
+            after step 0 and every ``checkpoint_every`` steps. An existing one is resumed from, exactly where kernel
+            matrices are, up to rounding where they are low-rank. Over several processes it is a folder that all of them
+            see, from which any number of processes goes on, one included: a fit of which a process was killed
+            is started again as it was, which ``torchrun --max-restarts`` does by itself.
         checkpoint_every: See ``checkpoint``.
     """
 
@@ -111,7 +112,10 @@ class Trainer:
         start = time.perf_counter()
         is_shown = self.progress and over.rank == 0
         with tqdm(total=self.steps + 1, disable=not is_shown, desc="initialising", unit="step") as bar:
-            history, best, optimizer = self._start(graph, labels)
+            kept = None
+            if self.checkpoint is not None:
+                kept = Checkpoint(self.checkpoint, self.model, graph, labels, self._settings())
+            history, best, optimizer = self._start(graph, labels, kept)
             if len(history):
                 start -= history.records[-1].seconds
                 bar.update(len(history))
@@ -132,27 +136,34 @@ class Trainer:
                 bar.set_postfix(shown)
                 bar.update()
                 done = step == self.steps or self._has_stalled(history)
-                if self.checkpoint is not None and (done or step % self.checkpoint_every == 0):
-                    self._save(history, best, optimizer, graph, labels)
+                if kept is not None and (done or step % self.checkpoint_every == 0):
+                    kept.save(history, best, optimizer)
         if best is not None and history.best_step < len(history) - 1:
             best.restore(self.model)
         optimizer.zero_grad()
         return history
 
-    def _start(self, graph: PreparedGraph, labels: Labelling) -> tuple[History, Snapshot | None, CayleyAdam]:
+    def _start(
+        self, graph: PreparedGraph, labels: Labelling, kept: Checkpoint | None
+    ) -> tuple[History, Snapshot | None, CayleyAdam]:
         """Step 0, or where the checkpoint left off, ready for the next step."""
-        content = self._load(graph, labels)
-        if content is None:
+        content = None if kept is None else kept.load()
+        known = 0 if content is None else content.get("layers")
+        if known is not None:
+            content = None
             with torch.set_grad_enabled(self.steps > 0):
-                self.model.initialize(graph, method=self.init, seed=self.seed)
+                for number in self.model.initialize_each(graph, known, method=self.init, seed=self.seed):
+                    if kept is not None:
+                        kept.save_layers(number)
             self._solve(graph, labels)
         groups = param_groups(self.model, lr=self.lr, betas=self.betas) or [{"params": []}]
         optimizer = CayleyAdam(groups, lr=self.kernel_lr, over=graph.partition)
         if content is None:
             return History(self.monitor), None, optimizer
-        optimizer.load_state_dict(content["optimizer"])
+        state = {int(number): values for number, values in content["optimizer"]["state"].items()}
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         history = History.from_dict(content["history"])
-        best = Snapshot.from_state(self.model, content["best"])
+        best = Snapshot.from_state(self.model, content["best"], graph.partition)
         if len(history) <= self.steps and not self._has_stalled(history):
             self._solve(graph, labels)  # The factors and the gradient at the state that was saved.
             self._loss(graph, optimizer, backward=True)
@@ -203,39 +214,6 @@ class Trainer:
         """What a checkpoint must agree on with the run that resumes it."""
         own = {name: getattr(self, name) for name in ("lr", "kernel_lr", "monitor", "init", "seed")}
         return {**own, "betas": list(self.betas), "model": self.model.settings.to_dict()}
-
-    def _save(
-        self, history: History, best: Snapshot, optimizer: CayleyAdam, graph: PreparedGraph, labels: Labelling
-    ) -> None:
-        assert self.checkpoint is not None
-        content = {
-            "format": FORMAT,
-            "settings": self._settings(),
-            "graph": list(graph.identity),
-            "labels": labels.identity,
-            "model": self.model.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "history": history.to_dict(),
-            "best": best.to_state(),
-        }
-        save_tensors(content, self.checkpoint)
-
-    def _load(self, graph: PreparedGraph, labels: Labelling) -> dict[str, Any] | None:
-        """What the checkpoint holds, if there is one; the model is brought to its state."""
-        if self.checkpoint is None or not Path(self.checkpoint).exists():
-            return None
-        content = load_tensors(self.checkpoint)
-        if content.get("format") != FORMAT:
-            raise InvalidInputError(f"'{self.checkpoint}' is not a checkpoint of a Trainer of this version")
-        made, hint = f"the checkpoint '{self.checkpoint}' was made", "resume with the same ones or choose another file"
-        for name, known, value in differences(content["settings"], self._settings()):
-            raise InvalidInputError(f"{made} with {name}={known!r}, not {value!r}; {hint}")
-        if content["graph"] != list(graph.identity):
-            raise GraphMismatchError(f"{made} on another graph")
-        if content["labels"] != labels.identity:
-            raise InvalidInputError(f"{made} with other labels, other masks or another split; {hint}")
-        self.model.load_state_dict(content["model"])
-        return content
 
     def __repr__(self) -> str:
         return f"Trainer(steps={self.steps}, lr={self.lr:g}, monitor={self.monitor!r}, init={self.init!r})"
