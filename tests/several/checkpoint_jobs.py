@@ -70,7 +70,7 @@ def interrupted(folder):
     for name in ("plain", "learned"):
         with pytest.MonkeyPatch.context() as patch:
             after_writing(patch, lambda kept, number, name=name: keep(kept, folder / f"{name} {number}"))
-            fit(name, 2, folder / f"of {name}")
+            fit(name, 1, folder / f"of {name}")
 
 
 def keep(kept, path):
@@ -139,7 +139,3 @@ def killed(folder, rank):
     with pytest.raises(ProcessLostError, match="start all of them again"):
         trainer.fit(graph_for("plain", True))
     return time.perf_counter() - trainer.began
-
-
-def restarted(folder, sharded=True):
-    return numbers_of(*fit("plain", 2, folder, sharded=sharded))

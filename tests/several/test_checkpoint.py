@@ -53,8 +53,7 @@ def test_one_process_goes_on(folder, whole):
         check_same([found], whole[case[:2]])
 
 
-@pytest.mark.parametrize("number", range(1, 6))
-@pytest.mark.parametrize("name", ["plain", "learned"])
+@pytest.mark.parametrize(("name", "number"), [("plain", 2), ("plain", 4), ("learned", 1), ("learned", 4)])
 def test_one_process_saves_the_model(of_three, tmp_path, name, number):
     """What the checkpoint leaves out is there: it predicts for other graphs what an undisturbed fit predicts."""
     shutil.copytree(of_three / f"{name} {number}", tmp_path / "kept")
