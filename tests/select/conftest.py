@@ -9,7 +9,7 @@ from torch_gckm.graph import topology
 def matrices_made(monkeypatch):
     """How often a propagation matrix was made, by kind and direction."""
     made, normalized, kinds = Counter(), topology.normalized_edges, []
-    original = topology.propagation_matrix
+    original = topology.PropagationMatrix
 
     def normalized_edges(kind, direction, *args):
         kinds.append((kind, direction))
@@ -20,5 +20,5 @@ def matrices_made(monkeypatch):
         return original(*args)
 
     monkeypatch.setattr(topology, "normalized_edges", normalized_edges)
-    monkeypatch.setattr(topology, "propagation_matrix", propagation_matrix)
+    monkeypatch.setattr(topology, "PropagationMatrix", propagation_matrix)
     return made
