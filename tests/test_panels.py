@@ -12,7 +12,6 @@ from torch_gckm.panels import (
     one_norm_estimate,
     orthonormalize,
     symmetric_product,
-    times_vector,
 )
 
 
@@ -139,8 +138,8 @@ class TestProductsInBlocks:
         torch.testing.assert_close(times(f, v, torch.float64), f.double() @ v)
         assert times(f, v, torch.float32).dtype == torch.float64  # Of the right side.
         weight = torch.linspace(-1, 2, 45, dtype=torch.float64)
-        torch.testing.assert_close(times_vector(f, weight, torch.float64), f.double().t() @ weight)
-        assert times_vector(f, weight, torch.float32).dtype == torch.float64
+        torch.testing.assert_close(panels.moments(f, weight, torch.float64)[1], f.double().t() @ weight)
+        assert panels.moments(f, weight, torch.float32)[1].dtype == torch.float64
 
     def test_blocks_cover_every_row_once(self):
         for entries in (None, 70):

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torch_gckm import panels
-from torch_gckm.blocks import times
+from torch_gckm.blocks import Matrix, times
 from torch_gckm.errors import GCKMWarning, SingularReadoutError
 from torch_gckm.gram import Gram, Panel
 from torch_gckm.partition import Partition
@@ -114,6 +114,7 @@ class LowRankSolution(ReadoutSolution):
     def __init__(self, panel: Panel, problem: ReadoutProblem) -> None:
         eta, lambda1 = problem.eta, problem.lambda1
         self.problem = problem
+        self._pick = panel.pick
         self._panel, residual, low = panel.values, panel.residual.double(), panel.row_sums
         self.partition = over = panel.partition
         self.degrees = degrees = low + residual
@@ -159,7 +160,7 @@ class LowRankSolution(ReadoutSolution):
         parts = panels.rows_where(self.problem.weight > 0).split(_ROWS)  # Those of this process.
         right = panels.accumulate((panels.cross(_wide(self._panel[part]), weighted[part]) for part in parts), over)
         solution = solve_with_factors(self._system, self._factors, right)
-        if self._panel.requires_grad:
+        if isinstance(self._panel, Tensor) and self._panel.requires_grad:
             hidden = self._panel.double() @ solution[:-1]
         else:
             hidden = times(self._panel, solution[:-1], _block_precision(self._panel, over))
@@ -184,7 +185,7 @@ class LowRankSolution(ReadoutSolution):
 
     def _rows(self, index: Tensor) -> Tensor:
         """Rows of the panel with a column of ones, times ``t``."""
-        rows = _wide(self.partition.pick(self._panel, index))
+        rows = _wide(self._pick(index))
         return self.partition.pick(self._t, index).unsqueeze(1) * rows
 
     def _own(self, index: Tensor) -> Tensor:
@@ -197,20 +198,20 @@ def _wide(rows: Tensor) -> Tensor:
     return torch.nn.functional.pad(rows.double(), (0, 1), value=1.0)
 
 
-def _weighted_gram(panel: Tensor, weight: Tensor, over: Partition) -> Tensor:
+def _weighted_gram(panel: Matrix, weight: Tensor, over: Partition) -> Tensor:
     r""":math:`\hat F' \mathrm{diag}(w) \hat F` with a column of ones added to the panel, in double precision."""
-    if panel.requires_grad:
+    if isinstance(panel, Tensor) and panel.requires_grad:
         wide = _wide(panel)
         return panels.cross(wide, weight.unsqueeze(1) * wide, over)
     order, dtype = panel.size(1), _block_precision(panel, over)
     result = torch.empty(order + 1, order + 1, dtype=torch.float64, device=panel.device)
-    result[:-1, :-1] = panels.symmetric_product(panel, weight, dtype, over)
-    result[-1, :-1] = result[:-1, -1] = panels.times_vector(panel, weight, dtype, over)
+    result[:-1, :-1], sums = panels.moments(panel, weight, dtype, over)
+    result[-1, :-1] = result[:-1, -1] = sums
     result[-1, -1] = panels.total(weight, over)
     return result
 
 
-def _block_precision(panel: Tensor, over: Partition) -> torch.dtype:
+def _block_precision(panel: Matrix, over: Partition) -> torch.dtype:
     """Sums of a few thousand single-precision products are exact enough where double ones would take minutes."""
     return torch.float64 if over.all_rows(panel.size(0)) * panel.size(1) ** 2 < _DOUBLE_BELOW else panel.dtype
 
