@@ -1,7 +1,7 @@
 """Work on rows a block at a time, and products row by row: nothing here meets with other rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Union
 
 import torch
@@ -52,6 +52,14 @@ def times(panel: Matrix, v: Tensor, dtype: torch.dtype) -> Tensor:
     result = v.new_empty(panel.size(0), v.size(1))
     for block in blocks(panel.size(0), panel.size(1)):
         result[block] = times_block(panel, block, v, dtype)
+    return result
+
+
+def filled(make: Callable[[slice], Tensor], like: Tensor, dtype: torch.dtype) -> Tensor:
+    """What ``make`` computes of blocks of rows, in the shape of ``like`` and the given type."""
+    result = torch.empty_like(like, dtype=dtype)
+    for block in blocks(like.size(0), like.size(1)):
+        result[block] = make(block)
     return result
 
 

@@ -95,7 +95,8 @@ def test_the_readout_and_what_it_leaves_out():
     index = torch.tensor([0, 5, 60, 61, 150, 199])
     weight[index] = torch.tensor([1.0, 2.0, 0.5, 1.0, 1.0, 3.0])
     a, b = (solve(gram, ReadoutProblem(weight, codes, 1.0, 1.0, 0.1)) for gram in both("uncentred", RBF(3.0), rows))
-    for name in ("scores", "alpha", "bias", "degrees"):
+    torch.testing.assert_close(b.alpha(), a.alpha(), rtol=1e-6, atol=1e-8)
+    for name in ("scores", "bias", "degrees"):
         torch.testing.assert_close(getattr(b, name), getattr(a, name), rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(b.response(index), a.response(index), rtol=1e-6, atol=1e-8)
     torch.testing.assert_close(b.leverage(index), a.leverage(index), rtol=1e-6, atol=1e-8)
@@ -167,7 +168,7 @@ def test_the_choice(monkeypatch):
         assert isinstance(panel.values, torch.Tensor) == expected
         assert not is_stored("recomputed", rows, 30)
     monkeypatch.setattr(memory_module, "available_bytes", lambda device: 200_000)
-    with pytest.raises(OutOfMemoryError, match=r"rank 30 needs about .* panel='recomputed'"):
+    with pytest.raises(OutOfMemoryError, match=r"rank 30 needs .*panel='recomputed'"):
         is_stored("stored", rows, 30)
     with pytest.raises(InvalidInputError, match="'panel' must be"):
         LowRank(panel="none")

@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torch_gckm import panels
-from torch_gckm.blocks import Matrix, times
+from torch_gckm.blocks import Matrix, blocks, times
 from torch_gckm.errors import GCKMWarning, SingularReadoutError
 from torch_gckm.gram import Gram, Panel
 from torch_gckm.partition import Partition
-from torch_gckm.readout.problem import ReadoutProblem, ReadoutSolution, check_degrees
+from torch_gckm.readout.problem import ALL, ReadoutProblem, ReadoutSolution, check_degrees
 
 _SMALLEST_RCOND_EXACT = 1e-13
 _SMALLEST_RCOND_LOW_RANK = 1e-14
@@ -62,7 +62,10 @@ class ExactSolution(ReadoutSolution):
         self._factors = factors
         # Without gradients the factors are all that is needed: an n x n array less to keep.
         self._system = system if system.requires_grad else self._factors[0]
-        self.alpha, self.bias, self.scores = self._apply(problem.labels(system.dtype))
+        self._alpha, self.bias, self.scores = self._apply(problem.labels(system.dtype))
+
+    def alpha(self, rows: slice = ALL) -> Tensor:
+        return self._alpha[rows]
 
     def scores_for(self, codes: Tensor) -> Tensor:
         return self._apply(replace(self.problem, codes=codes).labels(self.r.dtype))[2]
@@ -148,24 +151,32 @@ class LowRankSolution(ReadoutSolution):
                 "or move eta * lambda1 away from 1"
             )
         self._factors = (factors[0], factors[1])
-        labels = problem.labels(torch.float64)
-        self.bias, self.scores = self._apply(labels)
-        self.alpha = self.r.unsqueeze(1) * self.scores + labels
+        self.bias, self.scores = self._apply(problem)
 
     def scores_for(self, codes: Tensor) -> Tensor:
-        return self._apply(replace(self.problem, codes=codes).labels(torch.float64))[1]
+        return self._apply(replace(self.problem, codes=codes))[1]
 
-    def _apply(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        weighted, over = self._t.unsqueeze(1) * labels, self.partition
+    def _apply(self, problem: ReadoutProblem) -> tuple[Tensor, Tensor]:
+        over, precision = self.partition, torch.float64
+
+        def weighted(rows: Tensor) -> Tensor:
+            return self._t[rows].unsqueeze(1) * problem.labels(precision, rows)
+
         parts = panels.rows_where(self.problem.weight > 0).split(_ROWS)  # Those of this process.
-        right = panels.accumulate((panels.cross(_wide(self._panel[part]), weighted[part]) for part in parts), over)
+        right = panels.accumulate((panels.cross(_wide(self._panel[rows]), weighted(rows)) for rows in parts), over)
         solution = solve_with_factors(self._system, self._factors, right)
+
+        def scores(hidden: Tensor, rows: slice) -> Tensor:
+            own = self._residual[rows].unsqueeze(1) * problem.labels(precision, rows) / problem.eta
+            return self._t[rows].unsqueeze(1) * (hidden + solution[-1] + own)
+
         if isinstance(self._panel, Tensor) and self._panel.requires_grad:
-            hidden = self._panel.double() @ solution[:-1]
-        else:
-            hidden = times(self._panel, solution[:-1], _block_precision(self._panel, over))
-        own = self._residual.unsqueeze(1) * labels / self.problem.eta
-        return solution[-1], self._t.unsqueeze(1) * (hidden + solution[-1] + own)
+            return solution[-1], scores(self._panel.double() @ solution[:-1], ALL)
+        # A block of rows at a time: numbers for every node and class are large.
+        found = times(self._panel, solution[:-1], _block_precision(self._panel, over))
+        for block in blocks(*found.shape):
+            found[block] = scores(found[block], block)
+        return solution[-1], found
 
     def columns(self, index: Tensor) -> Callable[[Tensor], Tensor]:
         solved = solve_with_factors(self._system, self._factors, self._rows(index).t())
