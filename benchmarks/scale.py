@@ -30,18 +30,25 @@ from torch_gckm import GCKM, Trainer, __version__
 from torch_gckm.gram import LowRank
 
 LARGE: dict[str, Any] = {
-    "edges": 5,
+    "edges": 5,  # Pairs per node: 10 directed edges.
     "rank": 256,
     "channels": (16,),
     "classes": 20,
     "features": 64,
     "labels": 10,
-}  # Both ways: 10.
+    "signal": 0.3,
+}
 ARXIV = {"nodes": 169_343, "edges": 1_166_243, "rank": 2048, "channels": (256, 128)}
 
 
 def synthetic_graph(
-    num_nodes: int, num_edges: int, classes: int = 40, features: int = 128, homophily: float = 0.65, seed: int = 0
+    num_nodes: int,
+    num_edges: int,
+    classes: int = 40,
+    features: int = 128,
+    homophily: float = 0.65,
+    seed: int = 0,
+    signal: float = 0.08,
 ) -> Data:
     """Blocks of unequal size, degrees with a heavy tail, features around a centre per class."""
     generator = torch.Generator().manual_seed(seed)
@@ -65,7 +72,7 @@ def synthetic_graph(
     low = torch.where(inside, start[y[source]], 0)
     high = torch.where(inside, start[y[source] + 1], num_nodes)
     edges = torch.stack([source, draw(low, high)])
-    x = 0.08 * torch.randn(classes, features, generator=generator)[y]
+    x = signal * torch.randn(classes, features, generator=generator)[y]
     x += torch.randn(num_nodes, features, generator=generator)
     train_mask = torch.rand(num_nodes, generator=generator) < 0.025
     order = torch.randperm(num_nodes, generator=generator)
@@ -96,7 +103,8 @@ def gemm_rate() -> float:
 def run(job: dict[str, Any]) -> dict[str, Any]:
     rate = gemm_rate()
     load, classes = os.getloadavg()[0], job.get("classes", 40)
-    data = synthetic_graph(job["nodes"], job["edges"], classes, job.get("features", 128))
+    features, signal = job.get("features", 128), job.get("signal", 0.08)
+    data = synthetic_graph(job["nodes"], job["edges"], classes, features, signal=signal)
     if "labels" in job:
         data.train_mask = few_labels(data.y, job["labels"])
         data.test_mask = ~data.train_mask
