@@ -131,7 +131,13 @@ def test_a_model_and_its_fine_tuning():
     assert [r.loss for r in repeated.records] == pytest.approx([r.loss for r in history.records], rel=1e-7)
 
 
-def spread(form):
+def problem_of(number):
+    """Labels that only one of the processes has."""
+    weight, codes = (number % 40 == 0) & (number < 120), 2.0 * (number % 80 == 0) - 1.0
+    return ReadoutProblem(weight.double(), codes.unsqueeze(1), 1.0, 1.0, 0.1)
+
+
+def spread():
     """Scores and landmarks, of the nodes of both processes."""
     over = Partition((0, 120, 200), Processes(dist.group.WORLD))
     x = features(200)[over.start : over.offsets[over.rank + 1]]
@@ -139,8 +145,7 @@ def spread(form):
     gram = LowRank(max_rank=20, tol=0.0, panel="recomputed")
     layer, readout = gram.centred(RBF(3.0), as_rows(x, over)), gram.uncentred(RBF(3.0), as_rows(x, over))
     number = torch.arange(over.start, over.start + n)
-    problem = ReadoutProblem((number % 40 == 0).double(), (2.0 * (number % 80 == 0) - 1.0).unsqueeze(1), 1.0, 1.0, 0.1)
-    solution = solve(readout, problem)
+    solution = solve(readout, problem_of(number))
     _, h = layer.eigenvectors(3)
     index = torch.tensor([0, 160])
     return [layer.landmarks, over.collect(h), over.collect(solution.scores), solution.response(index)]
@@ -149,9 +154,8 @@ def spread(form):
 def test_two_processes():
     rows, number, index = as_rows(features(200)), torch.arange(200), torch.tensor([0, 160])
     layer, readout = (both(form, RBF(3.0), rows, rank=20)[0] for form in ("centred", "uncentred"))
-    problem = ReadoutProblem((number % 40 == 0).double(), (2.0 * (number % 80 == 0) - 1.0).unsqueeze(1), 1.0, 1.0, 0.1)
-    solution = solve(readout, problem)
-    for landmarks, h, scores, response in run(2, spread, "recomputed"):
+    solution = solve(readout, problem_of(number))
+    for landmarks, h, scores, response in run(2, spread):
         assert torch.equal(landmarks, layer.landmarks)
         torch.testing.assert_close(h, layer.eigenvectors(3)[1], rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(scores, solution.scores, rtol=1e-6, atol=1e-8)
