@@ -224,6 +224,7 @@ def main() -> None:
     }
     if len(swept) > 1:
         content["slope_seconds"], content["slope_memory"] = slope(swept, "seconds"), slope(swept, "peak_gb")
+        content["slope_cpu_seconds"] = slope(swept, "cpu_seconds")
         print(f"slope in log-log: time {content['slope_seconds']:.2f}, memory {content['slope_memory']:.2f}")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(content, indent=1))
