@@ -41,6 +41,7 @@ ALLOWED = {
     "kernels/storage.py": {"backward", "mean", "offset"},
     "gram/landmark_gram.py": {
         "bilinear",
+        "_refactor",
         "sums",
         "_is_wide",
         "part",
@@ -49,6 +50,7 @@ ALLOWED = {
         "with_jitter",
     },
     "gram/pivoted_cholesky.py": {"pivoted_cholesky", "sums", "_root"},
+    "graph/topology.py": {"part"},
     # Exact matrices.
     "kernels/discrete.py": {"__init__"},
     "gram/dense.py": {"top_eigenvectors"},
@@ -61,7 +63,7 @@ ALLOWED = {
     "nn/kernel_layers.py": {"is_fitted_on", "is_initialized"},
     "train/labelling.py": {"_chosen"},
     # Labels and classes.
-    "readout/problem.py": {"places_of", "_checked_places"},
+    "readout/problem.py": {"places_of", "_checked_places", "part"},
     "readout/targets.py": {"balanced", "class_codes", "pick_mask"},
     "train/metrics.py": {"balanced_accuracy", "cosine_score", "effective_classes"},
     "select/ensemble.py": {"_is_better_than_chance"},
