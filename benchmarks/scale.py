@@ -7,11 +7,16 @@ matrix products that the method needs, at the rate that the same run measures.
 
     python benchmarks/scale.py                 # all sizes; JSON and a picture in out/
     python benchmarks/scale.py --sizes 20000   # one of them
+    python benchmarks/scale.py --large         # 1 to 10 million nodes, panels recomputed
+
+With ``--large``: 64 features, 10 edges per node, 20 classes with 10 labels each, one
+hidden layer of 16 channels, rank 256. The largest size needs 20 GB.
 """
 
 import argparse
 import json
 import multiprocessing
+import os
 import platform
 import resource
 import time
@@ -24,11 +29,26 @@ from torch_geometric.data import Data
 from torch_gckm import GCKM, Trainer, __version__
 from torch_gckm.gram import LowRank
 
+LARGE: dict[str, Any] = {
+    "edges": 5,  # Pairs per node: 10 directed edges.
+    "rank": 256,
+    "channels": (16,),
+    "classes": 20,
+    "features": 64,
+    "labels": 10,
+    "signal": 0.3,
+}
 ARXIV = {"nodes": 169_343, "edges": 1_166_243, "rank": 2048, "channels": (256, 128)}
 
 
 def synthetic_graph(
-    num_nodes: int, num_edges: int, classes: int = 40, features: int = 128, homophily: float = 0.65, seed: int = 0
+    num_nodes: int,
+    num_edges: int,
+    classes: int = 40,
+    features: int = 128,
+    homophily: float = 0.65,
+    seed: int = 0,
+    signal: float = 0.08,
 ) -> Data:
     """Blocks of unequal size, degrees with a heavy tail, features around a centre per class."""
     generator = torch.Generator().manual_seed(seed)
@@ -52,13 +72,21 @@ def synthetic_graph(
     low = torch.where(inside, start[y[source]], 0)
     high = torch.where(inside, start[y[source] + 1], num_nodes)
     edges = torch.stack([source, draw(low, high)])
-    x = 0.08 * torch.randn(classes, features, generator=generator)[y]
+    x = signal * torch.randn(classes, features, generator=generator)[y]
     x += torch.randn(num_nodes, features, generator=generator)
     train_mask = torch.rand(num_nodes, generator=generator) < 0.025
     order = torch.randperm(num_nodes, generator=generator)
     place = torch.argsort(order)
     edge_index = place[torch.cat([edges, edges.flip(0)], dim=1)]
     return Data(x=x[order], edge_index=edge_index, y=y[order], train_mask=train_mask, test_mask=~train_mask)
+
+
+def few_labels(y: torch.Tensor, per_class: int) -> torch.Tensor:
+    """A mask of the first nodes of every class, whose order is random."""
+    mask = torch.zeros_like(y, dtype=torch.bool)
+    for number in range(int(y.max()) + 1):
+        mask[(y == number).nonzero()[:per_class, 0]] = True
+    return mask
 
 
 def gemm_rate() -> float:
@@ -74,11 +102,20 @@ def gemm_rate() -> float:
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
     rate = gemm_rate()
-    data = synthetic_graph(job["nodes"], job["edges"])
+    load, classes = os.getloadavg()[0], job.get("classes", 40)
+    features, signal = job.get("features", 128), job.get("signal", 0.08)
+    data = synthetic_graph(job["nodes"], job["edges"], classes, features, signal=signal)
+    if "labels" in job:
+        data.train_mask = few_labels(data.y, job["labels"])
+        data.test_mask = ~data.train_mask
     baseline = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     channels, rank = job["channels"], job["rank"]
-    model = GCKM(data.num_features, channels, 40, gram=LowRank(max_rank=rank, tol=0.0))
+    gram = LowRank(max_rank=rank, tol=0.0, panel=job.get("panel", "auto"))
+    model = GCKM(data.num_features, channels, classes, gram=gram)
+    start = time.perf_counter()
     history = Trainer(model, steps=0, progress=False).fit(data)
+    model.predict()
+    whole = time.perf_counter() - start
     peak_fit = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     step = None
     if job["step"]:
@@ -90,6 +127,10 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     return {
         **job,
         "seconds": history.best.seconds,
+        "with_predictions_seconds": whole,
+        "cpu_seconds": time.process_time(),
+        "threads": torch.get_num_threads(),
+        "load_before": load,
         "step_seconds": step,
         "bound_seconds": flops / rate,
         "gemm_gflops": rate / 1e9,
@@ -133,16 +174,32 @@ def slope(results: list[dict[str, Any]], key: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="*", default=[20_000, 50_000, 100_000, 300_000, 1_000_000])
+    parser.add_argument("--sizes", type=int, nargs="*", default=None)
+    parser.add_argument("--large", action="store_true", help="millions of nodes, see above")
+    parser.add_argument("--panel", default=None, help="'stored' or 'recomputed'; by default recomputed if --large")
     parser.add_argument("--rank", type=int, default=1024)
     parser.add_argument("--arxiv", action=argparse.BooleanOptionalAction, default=True, help="also arxiv's exact size")
     parser.add_argument("--out", type=Path, default=Path("out/scale.json"))
     args = parser.parse_args()
     jobs: list[dict[str, Any]] = [
-        {"name": f"{n:,}", "nodes": n, "edges": 7 * n, "rank": args.rank, "channels": (64, 32), "step": False}
-        for n in args.sizes
+        {
+            "name": f"{n:,}",
+            "nodes": n,
+            "edges": 7 * n,
+            "rank": args.rank,
+            "channels": (64, 32),
+            "step": False,
+            "panel": args.panel or "auto",
+        }
+        for n in args.sizes or [20_000, 50_000, 100_000, 300_000, 1_000_000]
     ]
-    if args.arxiv:
+    if args.large:
+        sizes, panel = args.sizes or [1_000_000, 3_000_000, 10_000_000], args.panel or "recomputed"
+        jobs = [
+            {**LARGE, "name": f"{n:,}", "nodes": n, "edges": LARGE["edges"] * n, "panel": panel, "step": False}
+            for n in sizes
+        ]
+    elif args.arxiv:
         jobs.append({"name": "arxiv size", "step": True, **ARXIV})
     context = multiprocessing.get_context("spawn")
     results = []
@@ -167,6 +224,7 @@ def main() -> None:
     }
     if len(swept) > 1:
         content["slope_seconds"], content["slope_memory"] = slope(swept, "seconds"), slope(swept, "peak_gb")
+        content["slope_cpu_seconds"] = slope(swept, "cpu_seconds")
         print(f"slope in log-log: time {content['slope_seconds']:.2f}, memory {content['slope_memory']:.2f}")
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(content, indent=1))

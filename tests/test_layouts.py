@@ -14,6 +14,7 @@ from torch_gckm.layouts import (
     scale_rows,
     to_csr,
     warn_of_lost_digits,
+    with_short_indices,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Sparse CSR tensor support is in beta")
@@ -105,3 +106,12 @@ class TestLostDigits:
 
     def test_double_precision_keeps_them(self):
         warn_of_lost_digits(self.times, torch.float64)
+
+
+def test_short_indices():
+    x = to_csr(torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]]))
+    short = with_short_indices(x)
+    assert short.crow_indices().dtype == short.col_indices().dtype == torch.int32
+    assert torch.equal(short.to_dense(), x.to_dense())
+    v = torch.randn(3, 2)
+    torch.testing.assert_close(short @ v, x @ v)

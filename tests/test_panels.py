@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from torch_gckm import panels
-from torch_gckm.blocks import blocks, row_dots, times, times_upper
+from torch_gckm.blocks import blocks, filled, row_dots, times, times_upper
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.panels import (
     check_finite,
@@ -12,7 +12,6 @@ from torch_gckm.panels import (
     one_norm_estimate,
     orthonormalize,
     symmetric_product,
-    times_vector,
 )
 
 
@@ -139,8 +138,14 @@ class TestProductsInBlocks:
         torch.testing.assert_close(times(f, v, torch.float64), f.double() @ v)
         assert times(f, v, torch.float32).dtype == torch.float64  # Of the right side.
         weight = torch.linspace(-1, 2, 45, dtype=torch.float64)
-        torch.testing.assert_close(times_vector(f, weight, torch.float64), f.double().t() @ weight)
-        assert times_vector(f, weight, torch.float32).dtype == torch.float64
+        torch.testing.assert_close(panels.moments(f, weight, torch.float64)[1], f.double().t() @ weight)
+        assert panels.moments(f, weight, torch.float32)[1].dtype == torch.float64
+
+    def test_what_is_computed_by_blocks(self):
+        f = matrix()
+        result = filled(lambda rows: 2.0 * f[rows], f, torch.float32)
+        assert result.dtype == torch.float32
+        torch.testing.assert_close(result, (2.0 * f).float())
 
     def test_blocks_cover_every_row_once(self):
         for entries in (None, 70):

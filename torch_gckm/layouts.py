@@ -80,6 +80,14 @@ def csr_matrix(index: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
     return to_csr(torch.sparse_coo_tensor(index, values, size, check_invariants=False).coalesce())
 
 
+def with_short_indices(x: Tensor) -> Tensor:
+    """A CSR tensor with indices of 32 bits if they suffice; products would convert them each time."""
+    if max(x.values().numel(), *x.shape) >= 2**31 or x.device.type != "cpu":
+        return x
+    indices = (x.crow_indices().int(), x.col_indices().int())
+    return torch.sparse_csr_tensor(*indices, x.values(), size=x.shape, check_invariants=False)
+
+
 def scale_rows(x: Tensor, factor: Tensor) -> Tensor:
     """A matrix, dense or sparse, with its rows multiplied by ``factor``, ``[n]``."""
     if x.layout == torch.strided:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from torch import Tensor
 
-from torch_gckm.blocks import STRIPE, blocks
+from torch_gckm.blocks import STRIPE, Matrix, blocks
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.partition import WHOLE, Partition
 
@@ -109,30 +109,36 @@ def double_gram(x: Tensor, over: Partition = WHOLE) -> Tensor:
 
 
 def symmetric_product(
-    panel: Tensor, weight: Tensor | None = None, dtype: torch.dtype | None = None, over: Partition = WHOLE
+    panel: Matrix, weight: Tensor | None = None, dtype: torch.dtype | None = None, over: Partition = WHOLE
 ) -> Tensor:
     r""":math:`F' \mathrm{diag}(w) F` in double precision, from its lower half; weights have any sign. R(m²).
 
     Products within a block of rows have the precision ``dtype``, by default the panel's; their sums are double.
     """
+    return moments(panel, weight, dtype, over)[0]
+
+
+def moments(
+    panel: Matrix, weight: Tensor | None = None, dtype: torch.dtype | None = None, over: Partition = WHOLE
+) -> tuple[Tensor, Tensor]:
+    r"""As :func:`symmetric_product`, and :math:`F' w` beside it, ``[m]``; zeros without a weight. R(m²), R(m)."""
     dtype = panel.dtype if dtype is None else dtype
     order = panel.size(1)
     result = torch.zeros(order, order, dtype=torch.float64, device=panel.device)
     part = torch.empty(order, order, dtype=dtype, device=panel.device)
+    sums = torch.zeros(order, dtype=torch.float64, device=panel.device)
     for block in blocks(panel.size(0), order):
         right = panel[block].to(dtype)
+        if weight is not None:
+            sums += right.t() @ weight[block].to(dtype)
         left = right if weight is None else right * weight[block].to(dtype).unsqueeze(1)
         for stripe in blocks(order, 1, STRIPE):
             torch.mm(left[:, stripe].t(), right[:, : stripe.stop], out=part[stripe, : stripe.stop])
             result[stripe, : stripe.stop] += part[stripe, : stripe.stop]
     result = over.processes.sum(result)
-    return result.tril() + result.tril(-1).t()
-
-
-def times_vector(panel: Tensor, weight: Tensor, dtype: torch.dtype, over: Partition = WHOLE) -> Tensor:
-    """``panel' weight`` in double precision, ``[m]``; products within a block have the given precision. R(m)."""
-    parts = blocks(panel.size(0), panel.size(1))
-    return accumulate(((panel[part].to(dtype).t() @ weight[part].to(dtype)).double() for part in parts), over)
+    if weight is not None:
+        sums = over.processes.sum(sums)
+    return result.tril() + result.tril(-1).t(), sums
 
 
 def one_norm_estimate(

@@ -75,7 +75,7 @@ class TestPaper:
         k = RBF(4.0)(h)
         torch.testing.assert_close(solution.degrees, k.sum(dim=1))
         torch.testing.assert_close(solution.r, problem.r(k.sum(dim=1)))
-        torch.testing.assert_close(solution.product(), k @ solution.alpha)
+        torch.testing.assert_close(solution.product(), k @ solution.alpha())
         index = torch.tensor([0, 5, 8])
         torch.testing.assert_close(solution.leverage(index), solution.response(index).diagonal())
         unit = torch.zeros(40, 1, dtype=torch.float64)

@@ -32,7 +32,7 @@ def test_a_solution_saves_computing_what_it_knows(gram):
     problem, tracked = labels(40), h.clone().requires_grad_()
     matrix = gram.uncentred(RBF(4.0), as_rows(h))
     solution = solve(matrix, problem)
-    duals = solution.alpha / solution.r.unsqueeze(1)
+    duals = solution.alpha() / solution.r.unsqueeze(1)
     values, gradients = [], []
     for known in (solution, None):
         value = dual_objective(matrix, as_rows(tracked), problem, duals, known)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.blocks import times
+from torch_gckm.gram.factor import Factor
 from torch_gckm.kernels import Kernel, Rows
 from torch_gckm.partition import WHOLE, Partition
 
@@ -17,7 +19,8 @@ from torch_gckm.partition import WHOLE, Partition
 class Panel:
     r"""A low-rank matrix: :math:`K \approx F F' + \mathrm{diag}(\delta)`."""
 
-    values: Tensor  # F, [n, m]; of a centred matrix, F minus its column means.
+    # F, [n, m], stored or recomputed by blocks of rows; of a centred matrix, F minus its column means.
+    values: Factor
     residual: Tensor  # delta = diag(K) - rowsum(F^2), [n], in double precision.
     landmarks: Tensor  # The nodes whose columns were used, [m], in the order of the columns of F.
     error: float  # The sum of the residual, relative to the trace of the centred matrix.
@@ -26,7 +29,17 @@ class Panel:
     @cached_property
     def row_sums(self) -> Tensor:
         r"""The row sums of :math:`F F'`, ``[n]``, in double precision."""
-        return (self.values @ panels.column_sums(self.values, self.partition)).double()
+        values = self.values
+        if isinstance(values, Tensor):
+            return (values @ panels.column_sums(values, self.partition)).double()
+        assert values.mean is not None
+        sums = values.mean * self.partition.all_rows(values.size(0))
+        return times(values, sums.unsqueeze(1), values.dtype).squeeze(1)
+
+    def pick(self, index: Tensor) -> Tensor:
+        """Rows of the factor by their global numbers, the same on all processes, ``[k, m]``. R(k m), or R(k d)."""
+        values = self.values
+        return self.partition.pick(values, index) if isinstance(values, Tensor) else values.pick(index)
 
 
 def describe_matrix(num_nodes: int, rank: int | None, error: float) -> str:

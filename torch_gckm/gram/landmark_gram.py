@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
-from torch_gckm.blocks import times_upper
+from torch_gckm.blocks import times
+from torch_gckm.gram.factor import Factor, PanelForm, RecomputedFactor, is_stored
 from torch_gckm.gram.gram import Gram, Panel
 from torch_gckm.gram.landmark_form import Columns, form_with_gradient
 from torch_gckm.gram.pivoted_cholesky import WIDE
@@ -16,13 +17,16 @@ from torch_gckm.kernels import Kernel, Rows
 
 
 class LandmarkGram(Gram):
-    r"""The matrix :math:`K_{nS} K_{SS}^{-1} K_{Sn}` of landmarks :math:`S`."""
+    r"""The matrix :math:`K_{nS} K_{SS}^{-1} K_{Sn}` of landmarks :math:`S`; ``form`` says what is kept of a factor."""
 
     landmarks: Tensor
+    is_centred: bool  # Whether the factor is.
 
-    def __init__(self, kernel: Kernel, rows: Rows, landmarks: Tensor, panel: Panel | None = None) -> None:
+    def __init__(
+        self, kernel: Kernel, rows: Rows, landmarks: Tensor, panel: Panel | None = None, form: PanelForm = "auto"
+    ) -> None:
         super().__init__(kernel, rows)
-        self.landmarks, self._panel = landmarks, panel
+        self.landmarks, self._panel, self._form = landmarks, panel, form
         self._error = None if panel is None else panel.error
 
     def tracking(self, rows: Rows) -> Self:
@@ -68,35 +72,35 @@ class LandmarkGram(Gram):
         with torch.no_grad():
             return self.landmarks, self._solve(self._project(v))
 
-    def _finish(self, panel: Tensor, mean: Tensor, first: Tensor) -> None:
-        """What is left to do to a new factor, in place: nothing, unless it is to be centred."""
-
     def _refactor(self) -> Panel:
         """The factor of given landmarks."""
-        order, size, over = self.landmarks.numel(), self.rows.num_rows, self.partition
-        eye = torch.eye(order, dtype=torch.float64, device=self.landmarks.device)
-        inverse = torch.linalg.solve_triangular(self._root, eye, upper=False).t()
-        panel = torch.empty(size, order, dtype=self.rows.dtype, device=self.rows.device)
-        first = torch.empty(size, dtype=torch.float64, device=self.rows.device)
-        residual = self.kernel(self.rows, diag=True).to(torch.float64, copy=True)
+        order, rows, over = self.landmarks.numel(), self.rows.detach(), self.partition
+        factor = RecomputedFactor(self.kernel, rows, self.landmarks, self._root, self._is_wide)
+        stored = is_stored(self._form, rows, order)
+        panel = torch.empty(rows.num_rows if stored else 0, order, dtype=rows.dtype, device=rows.device)
+        first = torch.empty(rows.num_rows if stored else 0, dtype=torch.float64, device=rows.device)
+        residual = self.kernel(rows, diag=True).to(torch.float64, copy=True)
         trace = float(panels.total(residual, over))
-        marks = self._landmark_rows()
-        for block in self.rows.blocks(order):
-            columns = self._columns(self.rows.block(block), marks)
-            direct = columns.dtype == panel.dtype
-            values = panel[block] if direct else torch.empty_like(columns)
-            times_upper(columns, inverse.to(columns.dtype), out=values)
+
+        def sums(block: slice) -> Tensor:
+            direct = stored and factor.precision == panel.dtype
+            values = factor.columns(block, out=panel[block] if direct else None)
             residual[block] -= torch.linalg.vector_norm(values, dim=1).double().square()
-            first[block] = values[:, 0]
-            if not direct:
-                panel[block] = values
+            if stored:
+                first[block] = values[:, 0]
+                if not direct:
+                    panel[block] = values
+            return values.sum(dim=0).double()
+
+        mean = panels.accumulate((sums(block) for block in rows.blocks(order)), over) / self.num_nodes
         over.fill_(residual.clamp_(min=0.0), self.landmarks, 0.0)
-        mean = panels.column_means(panel, over).double()
-        mean[0] = panels.mean(first, over)
         trace -= float(mean.square().sum()) * self.num_nodes
-        self._finish(panel, mean, first)
         error = float(panels.total(residual, over)) / trace if trace > 0 else 0.0
-        return Panel(panel, residual, self.landmarks, error, over)
+        if stored and self.is_centred:
+            panel -= mean.to(panel.dtype)
+            panel[:, 0] = first - mean[0]  # The one column that may be almost constant.
+        values: Factor = panel if stored else factor.with_mean(mean, self.is_centred)
+        return Panel(values, residual, self.landmarks, error, over)
 
     def _is_one_block(self, rows: Rows) -> bool:
         """Whether the kernel columns of all rows fit into one block, in every process."""
@@ -145,6 +149,8 @@ class LandmarkGram(Gram):
 class CentredLowRankGram(LandmarkGram):
     r"""For a layer: :math:`F F'`, and :math:`F` minus its column means where only the centred matrix is asked for."""
 
+    is_centred = True
+
     def matmul(self, v: Tensor) -> Tensor:
         with torch.no_grad():
             weights, marks = self._solve(self._project(v)), self._landmark_rows()
@@ -155,38 +161,41 @@ class CentredLowRankGram(LandmarkGram):
             return result
 
     def centred_quadratic(self, h: Tensor) -> Tensor:
-        if self._panel is None or not self.is_constant:
+        panel = None if self._panel is None else self._panel.values
+        if not isinstance(panel, Tensor) or not self.is_constant:
             return super().centred_quadratic(h)
         # The panel is constant: two thin products.
-        return panels.cross(self._panel.values, h, self.partition).square().sum()
+        return panels.cross(panel, h, self.partition).square().sum()
 
     def eigenvectors(self, count: int) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             panel, over = self.factor().values, self.partition
             if panel.size(1) == 0:
-                return panel.new_empty(0), panel
+                return torch.empty(0, dtype=panel.dtype), torch.empty(panel.size(0), 0, dtype=panel.dtype)
             product = panels.symmetric_product(panel, over=over)
             values, vectors = over.processes.once(lambda: torch.linalg.eigh(product))
             top = slice(max(0, values.numel() - count), None)
             values, vectors = values[top].flip(0), vectors[:, top].flip(1)
             keep = values > values.numel() * torch.finfo(panel.dtype).eps * values.clamp(min=0).max()
             values, vectors = values[keep], vectors[:, keep]
-            h = panel @ (vectors * values.rsqrt()).to(panel.dtype)
+            h = _product(panel, (vectors * values.rsqrt()).to(panel.dtype))
             # Once more, so that the columns are orthonormal to the last digit of their type.
             return values.to(panel.dtype), panels.fix_signs(panels.orthonormalize(h, over), over)
-
-    def _finish(self, panel: Tensor, mean: Tensor, first: Tensor) -> None:
-        panel -= mean.to(panel.dtype)
-        panel[:, 0] = first - mean[0]  # The one column that may be almost constant.
 
 
 class LowRankGram(LandmarkGram):
     r"""For a readout: :math:`F F' + \mathrm{diag}(\delta)`, which keeps the diagonal exact."""
 
+    is_centred = False
+
     def matmul(self, v: Tensor) -> Tensor:
         with torch.no_grad():
             panel, residual = self.factor().values, self.factor().residual
-            return panel @ panels.cross(panel, v, self.partition) + residual.to(v.dtype).unsqueeze(1) * v
+            if isinstance(panel, Tensor):
+                inner = panels.cross(panel, v, self.partition)
+            else:
+                inner = torch.linalg.solve_triangular(self._root, self._project(v), upper=False).to(v.dtype)
+            return _product(panel, inner) + residual.to(v.dtype).unsqueeze(1) * v
 
     def bilinear(self, u: Tensor, v: Tensor) -> Tensor:
         """See :meth:`Gram.bilinear`; the landmarks are fixed, and the residual diagonal counts as constant."""
@@ -194,7 +203,8 @@ class LowRankGram(LandmarkGram):
         return super().bilinear(u, v) + panels.total(corrected, self.partition)
 
     def eigenvectors(self, count: int) -> tuple[Tensor, Tensor]:
-        return CentredLowRankGram(self.kernel, self.rows, self.landmarks).eigenvectors(count)
+        gram = CentredLowRankGram(self.kernel, self.rows, self.landmarks, form=self._form)
+        return gram.eigenvectors(count)
 
     def constant_degrees(self) -> Tensor:
         """The row sums in double precision, without gradients."""
@@ -213,10 +223,15 @@ class LowRankGram(LandmarkGram):
         return Panel(values, residual.index_fill(0, self.landmarks, 0.0), self.landmarks, self.factor().error)
 
     def _project(self, v: Tensor) -> Tensor:
-        if self._panel is None:
+        panel = None if self._panel is None else self._panel.values
+        if not isinstance(panel, Tensor):
             return super()._project(v)
-        panel = self._panel.values
         return self._root @ panels.cross(panel, v.to(panel.dtype), self.partition).double()
+
+
+def _product(panel: Factor, v: Tensor) -> Tensor:
+    """``panel @ v``, of a stored panel at once."""
+    return panel @ v if isinstance(panel, Tensor) else times(panel, v, v.dtype)
 
 
 def with_jitter(core: Tensor) -> Tensor:

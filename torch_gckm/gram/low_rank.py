@@ -9,11 +9,11 @@ from torch import Tensor
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.gram.dense import Dense
+from torch_gckm.gram.factor import PanelForm, check_form, is_stored
 from torch_gckm.gram.gram import Gram, GramFactory, Panel
 from torch_gckm.gram.landmark_gram import CentredLowRankGram, LowRankGram
 from torch_gckm.gram.pivoted_cholesky import pivoted_cholesky
 from torch_gckm.kernels import Kernel, Rows
-from torch_gckm.memory import require_memory
 
 GramLike = Union[str, GramFactory]
 
@@ -30,40 +30,53 @@ class LowRank(GramFactory):
             (Wide kernels are almost constant: a share of the plain trace would be reached by one column.)
         block_size: The largest number of columns to choose at a time.
         seed: The same seed chooses the same columns.
+        panel: ``"stored"`` keeps :math:`F`, which takes ``4 n m`` bytes. ``"recomputed"`` computes its rows again, a
+            block at a time, for every product; it takes memory for some numbers per node, and several times as long.
+            ``"auto"`` stores :math:`F` if it takes less than half of the free memory. Results agree up to rounding.
     """
 
-    def __init__(self, max_rank: int = 512, tol: float = 0.05, block_size: int = 128, seed: int = 0) -> None:
+    def __init__(
+        self,
+        max_rank: int = 512,
+        tol: float = 0.05,
+        block_size: int = 128,
+        seed: int = 0,
+        panel: PanelForm = "auto",
+    ) -> None:
         if max_rank < 1 or block_size < 1 or not 0.0 <= tol < 1.0:
             raise InvalidInputError("LowRank needs positive 'max_rank' and 'block_size', and 'tol' in [0, 1)")
-        self.max_rank, self.tol, self.block_size, self.seed = max_rank, tol, block_size, seed
+        check_form(panel)
+        self.max_rank, self.tol, self.block_size, self.seed, self.panel = max_rank, tol, block_size, seed, panel
 
     def centred(
         self, kernel: Kernel, rows: Rows, *, min_rank: int = 1, landmarks: Tensor | None = None
     ) -> CentredLowRankGram:
         if landmarks is not None:
-            return CentredLowRankGram(kernel, rows, landmarks)
+            return CentredLowRankGram(kernel, rows, landmarks, form=self.panel)
         panel = self._choose(kernel, rows, min_rank, centred=True)
-        return CentredLowRankGram(kernel, rows, panel.landmarks, panel)
+        return CentredLowRankGram(kernel, rows, panel.landmarks, panel, self.panel)
 
     def uncentred(self, kernel: Kernel, rows: Rows, *, landmarks: Tensor | None = None) -> LowRankGram:
         panel = None
         if landmarks is None:
             panel = self._choose(kernel, rows, 1, centred=False)
             landmarks = panel.landmarks
-        return self._with_positive_degrees(LowRankGram(kernel, rows, landmarks, panel))
+        return self._with_positive_degrees(LowRankGram(kernel, rows, landmarks, panel, self.panel))
 
     def config(self) -> dict[str, Any]:
-        return {"kind": "LowRank", "arguments": dict(vars(self))}
+        arguments = dict(vars(self))
+        if self.panel == "auto":  # As in files that were written before there was a choice.
+            del arguments["panel"]
+        return {"kind": "LowRank", "arguments": arguments}
 
     @torch.no_grad()
     def _choose(self, kernel: Kernel, rows: Rows, min_rank: int, *, centred: bool) -> Panel:
         rank = min(self.max_rank, rows.num_nodes)
-        size = (rank + 3 * self.block_size) * rows.num_rows * rows.dtype.itemsize
-        require_memory(size, f"a kernel matrix of rank {rank}", rows.device)
         min_rank = min(min_rank, rows.num_nodes)
         return pivoted_cholesky(
             kernel, rows.detach(), max_rank=max(rank, min_rank), min_rank=min_rank, tol=self.tol,
             block_size=self.block_size, seed=self.seed, centred=centred,
+            stored=is_stored(self.panel, rows, rank, self.block_size),
         )  # fmt: skip
 
     @torch.no_grad()
@@ -80,11 +93,12 @@ class LowRank(GramFactory):
             panel = self._choose(kernel, rows, 2 * gram.landmarks.numel(), centred=False)
             if panel.landmarks.numel() <= gram.landmarks.numel():
                 break  # The matrix has no more: the degree is zero up to rounding.
-            gram = LowRankGram(kernel, gram.rows, panel.landmarks, panel)
+            gram = LowRankGram(kernel, gram.rows, panel.landmarks, panel, self.panel)
         return gram
 
     def __repr__(self) -> str:
-        return f"LowRank(max_rank={self.max_rank}, tol={self.tol:g}, seed={self.seed})"
+        form = "" if self.panel == "auto" else f", panel={self.panel!r}"
+        return f"LowRank(max_rank={self.max_rank}, tol={self.tol:g}, seed={self.seed}{form})"
 
 
 class Auto(GramFactory):

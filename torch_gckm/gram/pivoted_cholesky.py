@@ -1,6 +1,7 @@
 r"""Randomly pivoted Cholesky: a low-rank factor of a kernel matrix from some of its columns."""
 
 import math
+from abc import ABC, abstractmethod
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, KernelNotPSDError
+from torch_gckm.gram.factor import Factor, RecomputedFactor
 from torch_gckm.gram.gram import Panel
 from torch_gckm.kernels import Kernel, Rows
 from torch_gckm.partition import Partition
@@ -18,7 +20,16 @@ WIDE = 0.1  # Below this share of the trace, what one pivot leaves is computed i
 
 
 def pivoted_cholesky(
-    kernel: Kernel, rows: Rows, *, max_rank: int, min_rank: int, tol: float, block_size: int, seed: int, centred: bool
+    kernel: Kernel,
+    rows: Rows,
+    *,
+    max_rank: int,
+    min_rank: int,
+    tol: float,
+    block_size: int,
+    seed: int,
+    centred: bool,
+    stored: bool = True,
 ) -> Panel:
     r"""Choose pivots at random, proportionally to the residual diagonal, in blocks.
 
@@ -27,18 +38,20 @@ def pivoted_cholesky(
     in double precision until that direction is taken out. It stops at ``max_rank``, or from ``min_rank`` on when the
     residual's sum is below ``tol`` times the trace of the centred matrix. ``centred`` subtracts column means from
     :math:`F`. It costs :math:`O(n m d + n m^2)`.
+
+    Without a ``stored`` panel, columns chosen before are evaluated again for every block of pivots: blocks double in
+    size up to ``block_size``, so that these are few times as many kernel values as columns.
     """
     size, over = rows.num_nodes, rows.partition
     max_rank = min(max_rank, size)
     generator = np.random.default_rng(seed)
     residual = kernel(rows, diag=True).to("cpu", torch.float64, copy=True)
     trace = float(panels.total(residual, over))
-    panel = torch.empty(rows.num_rows, max_rank, dtype=rows.dtype, device=rows.device)
     landmarks = torch.empty(max_rank, dtype=torch.long)
     if not kernel.is_psd:
         _refuse_negative(residual, trace / size, over)
     mean_energy, rank = 0.0, 0
-    columns = _Columns(kernel, rows, panel)
+    columns: _Columns = _StoredColumns(kernel, rows, max_rank) if stored else _RecomputedColumns(kernel, rows)
     while rank < max_rank:
         left = float(panels.total(residual, over))
         if not math.isfinite(left):
@@ -64,36 +77,57 @@ def pivoted_cholesky(
         residual[residual < floor] = 0.0
         landmarks[rank : rank + len(chosen)] = chosen
         rank += len(chosen)
-    if centred and rank:
-        columns.centre(rank)
+    values = columns.factor(rank, centred)
     scale = trace - mean_energy
     error = float(panels.total(residual, over)) / scale if scale > 0 else 0.0
-    panel = panel[:, :rank]
-    if 2 * rank < max_rank:  # Otherwise a copy would need more memory for a while than it saves.
-        panel = panel.contiguous()
-    return Panel(panel, residual.to(rows.device), landmarks[:rank].to(rows.device), error, over)
+    return Panel(values, residual.to(rows.device), landmarks[:rank].to(rows.device), error, over)
 
 
-class _Columns:
-    """Residual kernel columns, evaluated in blocks of rows, and what they add to the panel."""
+class _Columns(ABC):
+    """Residual kernel columns, evaluated in blocks of rows."""
 
-    def __init__(self, kernel: Kernel, rows: Rows, panel: Tensor) -> None:
-        self.kernel, self.rows, self.panel = kernel, rows, panel
-        self.first = torch.empty(rows.num_rows, 1, dtype=torch.float64, device=rows.device)
+    def __init__(self, kernel: Kernel, rows: Rows) -> None:
+        self.kernel, self.rows = kernel, rows
         self.is_wide = True  # Not known before the first column.
 
+    @abstractmethod
     def among(self, nodes: Tensor, rank: int) -> Tensor:
         """The residual kernel matrix of some nodes, in double precision."""
+
+    @abstractmethod
+    def append(self, chosen: Tensor, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+        """Add columns of the chosen nodes to the factor; returns their sums and the rows' sums of squares."""
+
+    @abstractmethod
+    def factor(self, rank: int, centred: bool) -> Factor:
+        """The factor, minus its column means if it is to be ``centred``."""
+
+    def choose_precision(self, diagonal: Tensor, squares: Tensor) -> Tensor:
+        """Whether what the first column leaves needs double precision, and what rounding will leave of each row."""
+        left, eps, over = diagonal - squares, torch.finfo(self.rows.dtype).eps, self.rows.partition
+        share = float(panels.total(left, over)) / float(panels.total(diagonal, over))
+        self.is_wide = self.rows.dtype != torch.float64 and share <= WIDE
+        return 64 * torch.finfo(torch.float64).eps * diagonal + 16 * eps * (left if self.is_wide else diagonal)
+
+
+class _StoredColumns(_Columns):
+    """Columns that are written to a panel."""
+
+    def __init__(self, kernel: Kernel, rows: Rows, max_rank: int) -> None:
+        super().__init__(kernel, rows)
+        self.panel = torch.empty(rows.num_rows, max_rank, dtype=rows.dtype, device=rows.device)
+        self.first = torch.empty(rows.num_rows, 1, dtype=torch.float64, device=rows.device)
+
+    def among(self, nodes: Tensor, rank: int) -> Tensor:
         at = nodes.to(self.rows.device)
         part = self.rows.partition.pick(self.panel[:, :rank], at).double()
         part[:, :1] = self.rows.partition.pick(self.first, at)[:, : part.size(1)]
         return self.kernel(self.rows.rows(at).to(torch.float64)) - part @ part.t()
 
     def append(self, chosen: Tensor, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-        """Write the columns of the chosen nodes to the panel; returns their sums and the rows' sums of squares."""
         at, stop = chosen.to(self.rows.device), rank + len(chosen)
         dtype = torch.float64 if rank == 0 else self.rows.dtype
-        inverse = _inverse_root(block).to(dtype)
+        inverse = _inverse(_root(block)).to(dtype)
         over = self.rows.partition
         marks, pivots, first = self.rows.rows(at), over.pick(self.panel[:, :rank], at).t(), over.pick(self.first, at)
         precise = marks.to(torch.float64) if self.is_wide else marks
@@ -116,18 +150,54 @@ class _Columns:
 
         return panels.accumulate((sums(part) for part in self.rows.blocks(len(chosen))), over), squares
 
-    def choose_precision(self, diagonal: Tensor, squares: Tensor) -> Tensor:
-        """Whether what the first column leaves needs double precision, and what rounding will leave of each row."""
-        left, eps, over = diagonal - squares, torch.finfo(self.rows.dtype).eps, self.rows.partition
-        share = float(panels.total(left, over)) / float(panels.total(diagonal, over))
-        self.is_wide = self.rows.dtype != torch.float64 and share <= WIDE
-        return 64 * torch.finfo(torch.float64).eps * diagonal + 16 * eps * (left if self.is_wide else diagonal)
+    def factor(self, rank: int, centred: bool) -> Factor:
+        over, panel = self.rows.partition, self.panel[:, :rank]
+        if centred and rank:  # The mean of the first column before it is rounded.
+            panel[:, 1:] -= panels.column_means(panel[:, 1:], over)
+            panel[:, :1] = self.first - panels.mean(self.first, over)
+        # Unless few columns are used, a copy would need more memory for a while than it saves.
+        return panel.contiguous() if 2 * rank < self.panel.size(1) else panel
 
-    def centre(self, rank: int) -> None:
-        """Subtract the column means, the first one's before it is rounded."""
-        over = self.rows.partition
-        self.panel[:, 1:rank] -= panels.column_means(self.panel[:, 1:rank], over)
-        self.panel[:, :1] = self.first - panels.mean(self.first, over)
+
+class _RecomputedColumns(_Columns):
+    """Columns of which the pivots and the root of their kernel matrix are kept."""
+
+    def __init__(self, kernel: Kernel, rows: Rows) -> None:
+        super().__init__(kernel, rows)
+        self.known: RecomputedFactor | None = None
+        self.sums: list[Tensor] = []
+
+    def among(self, nodes: Tensor, rank: int) -> Tensor:
+        at = nodes.to(self.rows.device)
+        residual: Tensor = self.kernel(self.rows.rows(at).to(torch.float64))
+        if self.known is None:
+            return residual
+        part = self.known.pick(at, torch.float64)
+        return residual - part @ part.t()
+
+    def append(self, chosen: Tensor, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+        at, root, known = chosen.to(self.rows.device), _root(block), self.known
+        landmarks = at
+        if known is not None:
+            top = torch.nn.functional.pad(known.root, (0, len(at)))
+            root = torch.cat([top, torch.cat([known.pick(at, torch.float64), root], dim=1)])
+            landmarks = torch.cat([known.landmarks, at])
+        self.known = factor = RecomputedFactor(self.kernel, self.rows, landmarks, root, self.is_wide)
+        squares = torch.empty(self.rows.num_rows, dtype=torch.float64)
+
+        def sums(part: slice) -> Tensor:
+            added = factor.columns(part, start=rank)
+            squares[part] = torch.linalg.vector_norm(added, dim=1).double().square().cpu()
+            return added.sum(dim=0).double()
+
+        parts = (sums(part) for part in self.rows.blocks(len(landmarks)))
+        self.sums.append(panels.accumulate(parts, self.rows.partition))
+        return self.sums[-1], squares
+
+    def factor(self, rank: int, centred: bool) -> Factor:
+        if self.known is None:
+            return torch.empty(self.rows.num_rows, 0, dtype=self.rows.dtype, device=self.rows.device)
+        return self.known.with_mean(torch.cat(self.sums) / self.rows.num_nodes, centred)
 
 
 def _refuse_overflow(kernel: Kernel, residual: Tensor, over: Partition) -> None:
@@ -161,8 +231,8 @@ def _accept(block: Tensor, before: Tensor, chance: NDArray[np.float64]) -> tuple
     return places, block[at][:, at]
 
 
-def _inverse_root(block: Tensor) -> Tensor:
-    """The matrix that turns residual columns into columns of the factor: the inverse transpose of a Cholesky root."""
+def _root(block: Tensor) -> Tensor:
+    """The Cholesky root of a residual kernel matrix."""
     wide = (block + block.t()) / 2
     eye = torch.eye(wide.size(0), dtype=wide.dtype, device=wide.device)
     largest = wide.diagonal().abs().max()
@@ -170,4 +240,10 @@ def _inverse_root(block: Tensor) -> Tensor:
         root, info = torch.linalg.cholesky_ex(wide + jitter * largest * eye)
         if int(info) == 0:
             break
+    return root
+
+
+def _inverse(root: Tensor) -> Tensor:
+    """The matrix that turns residual columns into columns of the factor: the inverse transpose of the root."""
+    eye = torch.eye(root.size(0), dtype=root.dtype, device=root.device)
     return torch.linalg.solve_triangular(root, eye, upper=False).t()

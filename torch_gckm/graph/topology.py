@@ -13,7 +13,7 @@ from torch_gckm.blocks import blocks
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph.edges import Adjacency, canonical_edges
 from torch_gckm.graph.halo import Halo, local_numbers, sent_to_owners
-from torch_gckm.layouts import SPARSE_BELOW, csr_matrix, to_csr, to_scipy
+from torch_gckm.layouts import SPARSE_BELOW, csr_matrix, to_csr, to_scipy, with_short_indices
 from torch_gckm.partition import WHOLE, Partition
 
 Direction = Literal["in", "out", "both"]
@@ -31,10 +31,16 @@ class EdgeIdentity(NamedTuple):
 
 def edge_identity(edges: Tensor, weight: Tensor | None, num_nodes: int, over: Partition = WHOLE) -> EdgeIdentity:
     """The identity of weighted edges; it does not depend on their order, or on the format that they were given in."""
-    weight = torch.ones(edges.size(1), device=edges.device) if weight is None else weight.detach()
-    keys = _mix(edges[0] * num_nodes + edges[1] + 1) + weight.double().contiguous().view(torch.int64)
+
+    def part(block: slice) -> Tensor:
+        source, target = edges[:, block]
+        given = torch.ones(len(source), device=edges.device) if weight is None else weight[block].detach()
+        keys = _mix(source * num_nodes + target + 1) + given.double().contiguous().view(torch.int64)
+        return _mix(keys).sum()
+
     count = int(panels.total(torch.tensor(edges.size(1)), over))
-    return EdgeIdentity(num_nodes, count, int(panels.total(_mix(keys), over)))
+    parts = [torch.zeros((), dtype=torch.long, device=edges.device), *map(part, blocks(edges.size(1), 1))]
+    return EdgeIdentity(num_nodes, count, int(panels.accumulate(parts, over)))
 
 
 def matrix_identity(x: Tensor, over: Partition = WHOLE) -> tuple[int, int]:
@@ -93,14 +99,15 @@ class PropagationMatrix:
         edges, weight, self.halo = normalized
         self.typical_rows = typical_rows  # Of all processes, which must agree on what depends on it.
         size = (num_rows, num_rows + self.halo.sources.numel())
-        self.adj_t = csr_matrix(edges.flip(0), weight.detach(), size)
+        self.adj_t = with_short_indices(csr_matrix(edges.flip(0), weight.detach(), size))
 
     @cached_property
     def adj(self) -> Tensor:
         """The transpose, for the backward pass."""
         rows = torch.repeat_interleave(self.adj_t.crow_indices().diff())
-        index = torch.stack([self.adj_t.col_indices(), rows])
-        return csr_matrix(index, self.adj_t.values(), (self.adj_t.size(1), self.adj_t.size(0)))
+        index = torch.stack([self.adj_t.col_indices().long(), rows.long()])
+        size = (self.adj_t.size(1), self.adj_t.size(0))
+        return with_short_indices(csr_matrix(index, self.adj_t.values(), size))
 
     def __matmul__(self, x: Any) -> Any:
         """The product with rows, differentiable, or with a CSR matrix of SciPy."""

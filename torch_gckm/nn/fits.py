@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.blocks import blocks, filled
 from torch_gckm.errors import NotFittedError
 from torch_gckm.gram import Gram, describe_matrix
 from torch_gckm.graph.topology import EdgeIdentity
@@ -180,9 +181,12 @@ class ReadoutFit(Fit):
     over_nodes = ("scores", "alpha", "label_weight", "label_class", "label_value")
 
     def __init__(self, gram: Gram, solution: ReadoutSolution, targets: Targets, dtype: torch.dtype) -> None:
+        scores = solution.scores.detach()
+        with torch.no_grad():
+            alpha = filled(solution.alpha, scores, dtype)
         tensors = {
-            "scores": solution.scores.detach(),
-            "alpha": solution.alpha.detach(),
+            "scores": scores,
+            "alpha": alpha,
             "bias": solution.bias.detach(),
             "label_weight": targets.weight,
         }
@@ -230,14 +234,15 @@ class ReadoutFit(Fit):
             return None
         known = self.solution.problem
         same = (known.eta, known.lambda1, known.lambda2) == (problem.eta, problem.lambda1, problem.lambda2)
-        found = self.solution.alpha.detach() / self.solution.r.detach().unsqueeze(1)
-        is_known = same and torch.equal(found.to(duals.dtype), duals)
+        with torch.no_grad():
+            parts = ((self.solution.duals(rows).to(duals.dtype), duals[rows]) for rows in blocks(*duals.shape))
+            is_known = same and all(torch.equal(found, given) for found, given in parts)
         return self.solution if self.partition.processes.everywhere(is_known) else None
 
     def leave_out(self, groups: Sequence[Tensor | Sequence[int]] | Tensor | None = None) -> Tensor | list[Tensor]:
         """See :meth:`SemiSupRKMReadout.leave_out <torch_gckm.SemiSupRKMReadout.leave_out>`."""
         solution, index, over = self._factors(), self.labelled, self.partition
-        codes = over.pick(solution.problem.codes.to(solution.scores), index)
+        codes = over.pick(solution.problem.codes, index).to(solution.scores)
         weight = self._weights(solution, index)
         centre, constant = torch.zeros((), dtype=codes.dtype, device=codes.device), None
         if self.has_values:  # Their mean moves with every label that is withheld.

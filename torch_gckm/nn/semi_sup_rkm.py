@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.blocks import filled
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows, kernel_from_config
@@ -192,7 +193,8 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
         """The dual objective with features that were checked before; see :meth:`loss`."""
         fit, duals = self.fit, self.h.detach()
         gram = fit.matrix_of(self.kernel, rows)
-        problem = self._problem(fit.label_weight, fit.coded(self.codes))
+        codes = fit.coded(self.codes) if fit.solution is None else fit.solution.problem.codes
+        problem = self._problem(fit.label_weight, codes)
         solution = None if gram is None else fit.solution_of(problem, duals)
         if gram is None:
             with torch.no_grad():
@@ -269,10 +271,10 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
     def _adopt(self, fit: ReadoutFit) -> Tensor:
         solution = fit.solution
         assert solution is not None
-        write(self.h, solution.alpha.detach() / solution.r.detach().unsqueeze(1))
+        with torch.no_grad():
+            write(self.h, filled(solution.duals, solution.scores, self.h.dtype))
         self.fitted = fit
-        scores = solution.scores + fit.centre if fit.has_values else solution.scores
-        return scores.to(self.h.dtype)
+        return (solution.scores + fit.centre if fit.has_values else solution.scores).to(self.h.dtype)
 
     def _matrix(self, rows: Rows) -> Gram:  # With the landmarks of the fit.
         return self.gram.uncentred(self.kernel, rows, landmarks=self.fit.known_landmarks)

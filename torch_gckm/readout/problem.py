@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.blocks import blocks, filled
 from torch_gckm.errors import DegreeError, InvalidInputError, InvalidLabelError
 from torch_gckm.gram import Gram
 from torch_gckm.kernels import Rows
 from torch_gckm.partition import WHOLE, Partition
+
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,9 @@ class ReadoutProblem:
         r""":math:`r_i = v_i / \lambda_1 - l_i / \lambda_2` with :math:`v_i` the inverse degree, ``[n]``."""
         return 1.0 / (self.lambda1 * degrees) - self.weight.to(degrees) / self.lambda2
 
-    def labels(self, dtype: torch.dtype) -> Tensor:
-        r"""The label term :math:`S = L C / \lambda_2`, ``[n, p]``."""
-        return self.weight.to(dtype).unsqueeze(1) * self.codes.to(dtype) / self.lambda2
+    def labels(self, dtype: torch.dtype, rows: slice | Tensor = ALL) -> Tensor:
+        r"""The label term :math:`S = L C / \lambda_2`, ``[n, p]``, or some of its rows."""
+        return self.weight[rows].to(dtype).unsqueeze(1) * self.codes[rows].to(dtype) / self.lambda2
 
 
 class ReadoutSolution(ABC):
@@ -41,15 +44,22 @@ class ReadoutSolution(ABC):
 
     problem: ReadoutProblem
     scores: Tensor  # E, [n, p].
-    alpha: Tensor  # a = R H, [n, p].
     bias: Tensor  # b, [p].
     r: Tensor  # The diagonal of R, [n].
     degrees: Tensor  # The kernel degrees K 1, [n].
     partition: Partition = WHOLE  # Which rows these are; nodes are named by their global numbers.
 
-    def product(self) -> Tensor:
-        r""":math:`K a`, ``[n, p]``, which the scores :math:`E = K a / \eta + 1 b'` contain."""
-        return self.problem.eta * (self.scores - self.bias)
+    def alpha(self, rows: slice = ALL) -> Tensor:
+        r"""Some rows of :math:`a = R H = R E + S`, ``[n, p]``."""
+        return self.r[rows].unsqueeze(1) * self.scores[rows] + self.problem.labels(self.r.dtype, rows)
+
+    def duals(self, rows: slice = ALL) -> Tensor:
+        r"""Some rows of :math:`H = R^{-1} a`, ``[n, p]``."""
+        return self.alpha(rows) / self.r[rows].unsqueeze(1)
+
+    def product(self, rows: slice = ALL) -> Tensor:
+        r"""Some rows of :math:`K a`, ``[n, p]``, which the scores :math:`E = K a / \eta + 1 b'` contain."""
+        return self.problem.eta * (self.scores[rows] - self.bias)
 
     @abstractmethod
     def scores_for(self, codes: Tensor) -> Tensor:
@@ -170,26 +180,41 @@ def dual_objective(
     Gradients flow to ``rows``, the features of ``gram``, through :math:`K` and through the degrees in :math:`R`. If the
     duals, ``[n, p]``, solve the problem, the ``solution`` knows what would be computed again.
     """
-    undefined, over = ~duals.isfinite().all(dim=1), gram.partition
+    over, undefined = gram.partition, torch.empty(duals.size(0), dtype=torch.bool, device=duals.device)
+    for block in blocks(*duals.shape):
+        undefined[block] = ~duals[block].isfinite().all(dim=1)
     if panels.holds_somewhere(undefined, over):
         raise InvalidInputError(
             f"the dual variables of node {panels.first(undefined, over)} are not defined because r is zero there; "
             "change lambda1 or lambda2 slightly to fine-tune"
         )
+    is_tracked = torch.is_grad_enabled()
     with torch.no_grad():
         if solution is not None:
-            degrees, product = solution.degrees.to(duals), solution.product().to(duals)
-            r, alpha = solution.r.to(duals), solution.alpha.to(duals)
+            degrees, r = solution.degrees.to(duals), solution.r.to(duals)
         else:
             degrees = gram.degrees()
             r = problem.r(degrees)
-            alpha = r.unsqueeze(1) * duals
-            product = gram.matmul(alpha)
-        sq_norm = duals.square().sum(dim=1)
-        value = panels.total(r * sq_norm, over) / 2 - panels.total(problem.labels(duals.dtype) * duals, over)
-        value -= panels.total(alpha * product, over) / (2 * problem.eta)
-        slope_r = sq_norm / 2 - (duals * product).sum(dim=1) / problem.eta
+            product = gram.matmul(r.unsqueeze(1) * duals)
+        slope_r = torch.empty_like(r)
+
+        def part(rows: slice) -> Tensor:
+            """What some rows add to the objective."""
+            h, scale = duals[rows], r[rows]
+            if solution is not None:
+                own, alpha = solution.product(rows).to(duals), solution.alpha(rows).to(duals)
+            else:
+                own, alpha = product[rows], scale.unsqueeze(1) * h
+            sq_norm = h.square().sum(dim=1)
+            slope_r[rows] = sq_norm / 2 - (h * own).sum(dim=1) / problem.eta
+            quadratic = (scale * sq_norm).sum() / 2 - (alpha * own).sum() / (2 * problem.eta)
+            return quadratic - (problem.labels(duals.dtype, rows) * h).sum()
+
+        value = panels.accumulate((part(rows) for rows in blocks(*duals.shape)), over)
+        if not is_tracked:
+            return value
         slope_degree = -slope_r / (problem.lambda1 * degrees.square())
+        alpha = r.unsqueeze(1) * duals if solution is None else filled(solution.alpha, duals, duals.dtype)
     # One bilinear form in K carries the whole gradient: -a'(dK)a/(2 eta) and the slope times d(K1).
     left = torch.cat([alpha / (-2 * problem.eta), slope_degree.unsqueeze(1)], dim=1)
     right = torch.cat([alpha, torch.ones_like(slope_degree).unsqueeze(1)], dim=1)

@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torch_gckm import panels
-from torch_gckm.blocks import times
+from torch_gckm.blocks import Matrix, blocks, times
 from torch_gckm.errors import GCKMWarning, SingularReadoutError
 from torch_gckm.gram import Gram, Panel
 from torch_gckm.partition import Partition
-from torch_gckm.readout.problem import ReadoutProblem, ReadoutSolution, check_degrees
+from torch_gckm.readout.problem import ALL, ReadoutProblem, ReadoutSolution, check_degrees
 
 _SMALLEST_RCOND_EXACT = 1e-13
 _SMALLEST_RCOND_LOW_RANK = 1e-14
@@ -62,7 +62,10 @@ class ExactSolution(ReadoutSolution):
         self._factors = factors
         # Without gradients the factors are all that is needed: an n x n array less to keep.
         self._system = system if system.requires_grad else self._factors[0]
-        self.alpha, self.bias, self.scores = self._apply(problem.labels(system.dtype))
+        self._alpha, self.bias, self.scores = self._apply(problem.labels(system.dtype))
+
+    def alpha(self, rows: slice = ALL) -> Tensor:
+        return self._alpha[rows]
 
     def scores_for(self, codes: Tensor) -> Tensor:
         return self._apply(replace(self.problem, codes=codes).labels(self.r.dtype))[2]
@@ -114,6 +117,7 @@ class LowRankSolution(ReadoutSolution):
     def __init__(self, panel: Panel, problem: ReadoutProblem) -> None:
         eta, lambda1 = problem.eta, problem.lambda1
         self.problem = problem
+        self._pick = panel.pick
         self._panel, residual, low = panel.values, panel.residual.double(), panel.row_sums
         self.partition = over = panel.partition
         self.degrees = degrees = low + residual
@@ -147,24 +151,32 @@ class LowRankSolution(ReadoutSolution):
                 "or move eta * lambda1 away from 1"
             )
         self._factors = (factors[0], factors[1])
-        labels = problem.labels(torch.float64)
-        self.bias, self.scores = self._apply(labels)
-        self.alpha = self.r.unsqueeze(1) * self.scores + labels
+        self.bias, self.scores = self._apply(problem)
 
     def scores_for(self, codes: Tensor) -> Tensor:
-        return self._apply(replace(self.problem, codes=codes).labels(torch.float64))[1]
+        return self._apply(replace(self.problem, codes=codes))[1]
 
-    def _apply(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        weighted, over = self._t.unsqueeze(1) * labels, self.partition
+    def _apply(self, problem: ReadoutProblem) -> tuple[Tensor, Tensor]:
+        over, precision = self.partition, torch.float64
+
+        def weighted(rows: Tensor) -> Tensor:
+            return self._t[rows].unsqueeze(1) * problem.labels(precision, rows)
+
         parts = panels.rows_where(self.problem.weight > 0).split(_ROWS)  # Those of this process.
-        right = panels.accumulate((panels.cross(_wide(self._panel[part]), weighted[part]) for part in parts), over)
+        right = panels.accumulate((panels.cross(_wide(self._panel[rows]), weighted(rows)) for rows in parts), over)
         solution = solve_with_factors(self._system, self._factors, right)
-        if self._panel.requires_grad:
-            hidden = self._panel.double() @ solution[:-1]
-        else:
-            hidden = times(self._panel, solution[:-1], _block_precision(self._panel, over))
-        own = self._residual.unsqueeze(1) * labels / self.problem.eta
-        return solution[-1], self._t.unsqueeze(1) * (hidden + solution[-1] + own)
+
+        def scores(hidden: Tensor, rows: slice) -> Tensor:
+            own = self._residual[rows].unsqueeze(1) * problem.labels(precision, rows) / problem.eta
+            return self._t[rows].unsqueeze(1) * (hidden + solution[-1] + own)
+
+        if isinstance(self._panel, Tensor) and self._panel.requires_grad:
+            return solution[-1], scores(self._panel.double() @ solution[:-1], ALL)
+        # A block of rows at a time: numbers for every node and class are large.
+        found = times(self._panel, solution[:-1], _block_precision(self._panel, over))
+        for block in blocks(*found.shape):
+            found[block] = scores(found[block], block)
+        return solution[-1], found
 
     def columns(self, index: Tensor) -> Callable[[Tensor], Tensor]:
         solved = solve_with_factors(self._system, self._factors, self._rows(index).t())
@@ -184,7 +196,7 @@ class LowRankSolution(ReadoutSolution):
 
     def _rows(self, index: Tensor) -> Tensor:
         """Rows of the panel with a column of ones, times ``t``."""
-        rows = _wide(self.partition.pick(self._panel, index))
+        rows = _wide(self._pick(index))
         return self.partition.pick(self._t, index).unsqueeze(1) * rows
 
     def _own(self, index: Tensor) -> Tensor:
@@ -197,20 +209,20 @@ def _wide(rows: Tensor) -> Tensor:
     return torch.nn.functional.pad(rows.double(), (0, 1), value=1.0)
 
 
-def _weighted_gram(panel: Tensor, weight: Tensor, over: Partition) -> Tensor:
+def _weighted_gram(panel: Matrix, weight: Tensor, over: Partition) -> Tensor:
     r""":math:`\hat F' \mathrm{diag}(w) \hat F` with a column of ones added to the panel, in double precision."""
-    if panel.requires_grad:
+    if isinstance(panel, Tensor) and panel.requires_grad:
         wide = _wide(panel)
         return panels.cross(wide, weight.unsqueeze(1) * wide, over)
     order, dtype = panel.size(1), _block_precision(panel, over)
     result = torch.empty(order + 1, order + 1, dtype=torch.float64, device=panel.device)
-    result[:-1, :-1] = panels.symmetric_product(panel, weight, dtype, over)
-    result[-1, :-1] = result[:-1, -1] = panels.times_vector(panel, weight, dtype, over)
+    result[:-1, :-1], sums = panels.moments(panel, weight, dtype, over)
+    result[-1, :-1] = result[:-1, -1] = sums
     result[-1, -1] = panels.total(weight, over)
     return result
 
 
-def _block_precision(panel: Tensor, over: Partition) -> torch.dtype:
+def _block_precision(panel: Matrix, over: Partition) -> torch.dtype:
     """Sums of a few thousand single-precision products are exact enough where double ones would take minutes."""
     return torch.float64 if over.all_rows(panel.size(0)) * panel.size(1) ** 2 < _DOUBLE_BELOW else panel.dtype
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
+from torch_gckm.blocks import blocks
 from torch_gckm.partition import WHOLE, Partition
 
 
@@ -69,12 +70,14 @@ def cosine_score(scores: Tensor, codes: Tensor, mask: Tensor | None = None, over
         mask: The nodes :math:`V`, boolean ``[n]``; all by default.
         over: See :func:`accuracy`.
     """
-    scores = scores.double() if mask is None else scores[mask].double()
     codes = codes.double()
     centre = codes.mean(dim=0)
     directions = torch.nn.functional.normalize(codes - centre, dim=1)
-    points = torch.nn.functional.normalize(scores - centre, dim=1)
-    return float(panels.mean((points @ directions.t()).amax(dim=1), over))
+    closest = torch.empty(scores.size(0), dtype=torch.float64, device=scores.device)
+    for block in blocks(scores.size(0), scores.size(1)):
+        points = torch.nn.functional.normalize(scores[block].double() - centre, dim=1)
+        closest[block] = (points @ directions.t()).amax(dim=1)
+    return float(panels.mean(closest if mask is None else closest[mask], over))
 
 
 def combined_score(val_accuracy: float, num_val: int, cosine: float, num_unlabelled: int) -> float:
