@@ -108,20 +108,14 @@ def double_gram(x: Tensor, over: Partition = WHOLE) -> Tensor:
     return accumulate((part.t() @ part for part in (x[block].double() for block in blocks(*x.shape))), over)
 
 
-def symmetric_product(
-    panel: Matrix, weight: Tensor | None = None, dtype: torch.dtype | None = None, over: Partition = WHOLE
-) -> Tensor:
-    r""":math:`F' \mathrm{diag}(w) F` in double precision, from its lower half; weights have any sign. R(m²).
-
-    Products within a block of rows have the precision ``dtype``, by default the panel's; their sums are double.
-    """
-    return moments(panel, weight, dtype, over)[0]
-
-
 def moments(
     panel: Matrix, weight: Tensor | None = None, dtype: torch.dtype | None = None, over: Partition = WHOLE
 ) -> tuple[Tensor, Tensor]:
-    r"""As :func:`symmetric_product`, and :math:`F' w` beside it, ``[m]``; zeros without a weight. R(m²), R(m)."""
+    r""":math:`F' \mathrm{diag}(w) F`, ``[m, m]``, and :math:`F' w`, ``[m]`` (zeros without weights), in double.
+
+    From the lower half; weights have any sign. Products within a block of rows have the precision ``dtype``, by default
+    the panel's; their sums are double. R(m² + m).
+    """
     dtype = panel.dtype if dtype is None else dtype
     order = panel.size(1)
     result = torch.zeros(order, order, dtype=torch.float64, device=panel.device)
@@ -135,9 +129,7 @@ def moments(
         for stripe in blocks(order, 1, STRIPE):
             torch.mm(left[:, stripe].t(), right[:, : stripe.stop], out=part[stripe, : stripe.stop])
             result[stripe, : stripe.stop] += part[stripe, : stripe.stop]
-    result = over.processes.sum(result)
-    if weight is not None:
-        sums = over.processes.sum(sums)
+    result, sums = over.processes.sums([result, sums])
     return result.tril() + result.tril(-1).t(), sums
 
 

@@ -172,7 +172,7 @@ class CentredLowRankGram(LandmarkGram):
             panel, over = self.factor().values, self.partition
             if panel.size(1) == 0:
                 return torch.empty(0, dtype=panel.dtype), torch.empty(panel.size(0), 0, dtype=panel.dtype)
-            product = panels.symmetric_product(panel, over=over)
+            product = panels.moments(panel, over=over)[0]
             values, vectors = over.processes.once(lambda: torch.linalg.eigh(product))
             top = slice(max(0, values.numel() - count), None)
             values, vectors = values[top].flip(0), vectors[:, top].flip(1)

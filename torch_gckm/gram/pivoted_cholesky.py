@@ -3,6 +3,7 @@ r"""Randomly pivoted Cholesky: a low-rank factor of a kernel matrix from some of
 import math
 from abc import ABC, abstractmethod
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -59,14 +60,15 @@ def pivoted_cholesky(
         if left <= 1e-14 * trace or (rank >= min_rank and left <= tol * (trace - mean_energy)):
             break
         count = 1 if rank == 0 else min(block_size, max(8, rank), max_rank - rank)
-        proposals = panels.draw(residual, count, generator, over)
-        among, before, chance = columns.among(proposals, rank), over.pick(residual, proposals), generator.random(count)
-        chosen, block = over.processes.once(partial(_accept, among, before, chance))
-        if chosen.numel() == 0:  # Their residual was nothing but rounding.
-            over.fill_(residual, proposals, 0.0)
+        proposals = columns.nodes(panels.draw(residual, count, generator, over), rank)
+        among, before = columns.among(proposals), over.pick(residual, proposals.numbers)
+        places, block = over.processes.once(partial(_accept, among, before, generator.random(count)))
+        if places.numel() == 0:  # Their residual was nothing but rounding.
+            over.fill_(residual, proposals.numbers, 0.0)
             continue
-        chosen = proposals[chosen]
-        total, squares = columns.append(chosen, block, rank)
+        pivots = proposals.pick(places)
+        chosen = pivots.numbers
+        total, squares = columns.append(pivots, block, rank)
         mean_energy += float(total.square().sum()) / size
         if rank == 0:
             floor = columns.choose_precision(residual, squares)
@@ -83,6 +85,20 @@ def pivoted_cholesky(
     return Panel(values, residual.to(rows.device), landmarks[:rank].to(rows.device), error, over)
 
 
+class _Nodes(NamedTuple):
+    """Some nodes, as all processes know them: what is exchanged for a block of pivots."""
+
+    numbers: Tensor  # [k].
+    rows: Rows
+    factor: Tensor  # Their rows of the factor so far, [k, rank].
+    first: Tensor  # The first of its columns in double precision, [k, 1]; empty without any.
+
+    def pick(self, places: Tensor) -> "_Nodes":
+        """Those at some places."""
+        at = places.to(self.rows.device)
+        return _Nodes(self.numbers[places], self.rows.rows(at), self.factor[at], self.first[at])
+
+
 class _Columns(ABC):
     """Residual kernel columns, evaluated in blocks of rows."""
 
@@ -91,12 +107,18 @@ class _Columns(ABC):
         self.is_wide = True  # Not known before the first column.
 
     @abstractmethod
-    def among(self, nodes: Tensor, rank: int) -> Tensor:
+    def nodes(self, numbers: Tensor, rank: int) -> _Nodes:
+        """What must be known of some nodes."""
+
+    def among(self, nodes: _Nodes) -> Tensor:
         """The residual kernel matrix of some nodes, in double precision."""
+        part = nodes.factor.double()
+        part[:, : nodes.first.size(1)] = nodes.first
+        return self.kernel(nodes.rows.to(torch.float64)) - part @ part.t()
 
     @abstractmethod
-    def append(self, chosen: Tensor, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-        """Add columns of the chosen nodes to the factor; returns their sums and the rows' sums of squares."""
+    def append(self, pivots: _Nodes, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+        """Add columns of pivots to the factor; returns their sums and the rows' sums of squares."""
 
     @abstractmethod
     def factor(self, rank: int, centred: bool) -> Factor:
@@ -118,19 +140,17 @@ class _StoredColumns(_Columns):
         self.panel = torch.empty(rows.num_rows, max_rank, dtype=rows.dtype, device=rows.device)
         self.first = torch.empty(rows.num_rows, 1, dtype=torch.float64, device=rows.device)
 
-    def among(self, nodes: Tensor, rank: int) -> Tensor:
-        at = nodes.to(self.rows.device)
-        part = self.rows.partition.pick(self.panel[:, :rank], at).double()
-        part[:, :1] = self.rows.partition.pick(self.first, at)[:, : part.size(1)]
-        return self.kernel(self.rows.rows(at).to(torch.float64)) - part @ part.t()
+    def nodes(self, numbers: Tensor, rank: int) -> _Nodes:
+        at, over = numbers.to(self.rows.device), self.rows.partition
+        factor, first = over.pick(self.panel[:, :rank], at), over.pick(self.first[:, : min(rank, 1)], at)
+        return _Nodes(numbers, self.rows.rows(at), factor, first)
 
-    def append(self, chosen: Tensor, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-        at, stop = chosen.to(self.rows.device), rank + len(chosen)
+    def append(self, pivots: _Nodes, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+        stop = rank + len(pivots.numbers)
         dtype = torch.float64 if rank == 0 else self.rows.dtype
         inverse = _inverse(_root(block)).to(dtype)
-        over = self.rows.partition
-        marks, pivots, first = self.rows.rows(at), over.pick(self.panel[:, :rank], at).t(), over.pick(self.first, at)
-        precise = marks.to(torch.float64) if self.is_wide else marks
+        known, first = pivots.factor.t(), pivots.first.t()
+        precise = pivots.rows.to(torch.float64) if self.is_wide else pivots.rows
         squares = torch.empty(self.rows.num_rows, dtype=torch.float64)
 
         def sums(part: slice) -> Tensor:
@@ -139,8 +159,8 @@ class _StoredColumns(_Columns):
             if rank:
                 skip = int(self.is_wide)  # Taken out before precision is given up.
                 if skip:
-                    values = values.addmm_(self.first[part], first.t(), alpha=-1.0).to(dtype)
-                values.addmm_(panel[:, skip:rank], pivots[skip:], alpha=-1.0)
+                    values = values.addmm_(self.first[part], first, alpha=-1.0).to(dtype)
+                values.addmm_(panel[:, skip:rank], known[skip:], alpha=-1.0)
             added = panel[:, rank:stop] if rank else self.first[part]
             torch.mm(values, inverse, out=added)
             if rank == 0:
@@ -148,7 +168,8 @@ class _StoredColumns(_Columns):
             squares[part] = torch.linalg.vector_norm(added, dim=1).double().square().cpu()
             return added.sum(dim=0).double()
 
-        return panels.accumulate((sums(part) for part in self.rows.blocks(len(chosen))), over), squares
+        parts = (sums(part) for part in self.rows.blocks(len(pivots.numbers)))
+        return panels.accumulate(parts, self.rows.partition), squares
 
     def factor(self, rank: int, centred: bool) -> Factor:
         over, panel = self.rows.partition, self.panel[:, :rank]
@@ -167,21 +188,17 @@ class _RecomputedColumns(_Columns):
         self.known: RecomputedFactor | None = None
         self.sums: list[Tensor] = []
 
-    def among(self, nodes: Tensor, rank: int) -> Tensor:
-        at = nodes.to(self.rows.device)
-        residual: Tensor = self.kernel(self.rows.rows(at).to(torch.float64))
-        if self.known is None:
-            return residual
-        part = self.known.pick(at, torch.float64)
-        return residual - part @ part.t()
+    def nodes(self, numbers: Tensor, rank: int) -> _Nodes:
+        at, known = numbers.to(self.rows.device), self.known
+        nothing = torch.empty(len(at), 0, dtype=torch.float64, device=at.device)
+        return _Nodes(numbers, self.rows.rows(at), nothing if known is None else known.pick(at, torch.float64), nothing)
 
-    def append(self, chosen: Tensor, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-        at, root, known = chosen.to(self.rows.device), _root(block), self.known
-        landmarks = at
+    def append(self, pivots: _Nodes, block: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+        landmarks, root, known = pivots.numbers.to(self.rows.device), _root(block), self.known
         if known is not None:
-            top = torch.nn.functional.pad(known.root, (0, len(at)))
-            root = torch.cat([top, torch.cat([known.pick(at, torch.float64), root], dim=1)])
-            landmarks = torch.cat([known.landmarks, at])
+            top = torch.nn.functional.pad(known.root, (0, len(landmarks)))
+            root = torch.cat([top, torch.cat([pivots.factor, root], dim=1)])
+            landmarks = torch.cat([known.landmarks, landmarks])
         self.known = factor = RecomputedFactor(self.kernel, self.rows, landmarks, root, self.is_wide)
         squares = torch.empty(self.rows.num_rows, dtype=torch.float64)
 
