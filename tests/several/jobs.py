@@ -112,8 +112,8 @@ def searched(sharded, numeric=False):
     graph = graph_to_fit(sharded, dtype=torch.float32, n=500, per_class=4)
     if numeric:
         graph.y = torch.where(graph.train_mask, graph.y.float(), torch.nan)
-    result = search(graph, budget=None, max_settings=5, gram=LowRank(max_rank=96), progress=False, numeric=numeric)
-    ensemble = result.ensemble(3)
+    result = search(graph, budget=None, max_settings=3, gram=LowRank(max_rank=96), progress=False, numeric=numeric)
+    ensemble = result.ensemble(2)
     trials = [(trial.number, str(trial.setting), trial.error) for trial in result.trials]
     measures = [torch.tensor(list(trial.measures.values())) for trial in result.trials]
     rows = [ensemble.predict(), ensemble.scores() if numeric else ensemble.predict_proba()]
@@ -122,7 +122,7 @@ def searched(sharded, numeric=False):
 
 def classified(sharded):
     graph = graph_to_fit(sharded, dtype=torch.float32, n=500, per_class=4)
-    classifier = GCKMClassifier(max_settings=4, budget=None, gram=LowRank(max_rank=96), progress=False)
+    classifier = GCKMClassifier(max_settings=3, budget=None, gram=LowRank(max_rank=96), progress=False)
     classifier.fit(graph)
     return {"rows": [classifier.predict(), classifier.predict_proba()], "score": classifier.score(graph)}
 
@@ -134,18 +134,20 @@ def read_and_fit(folder):
     return {"rows": [model.readout.scores], "directed": is_directed(graph)}
 
 
-def everything(sharded, folder):
-    """All of the above, so that processes start once."""
-    fits = {name: fit(sharded, 3 if name == "gcn" else 1, **options) for name, options in FITS.items()}
-    fits["step 0"] = fit(sharded, 0)
-    others = {
-        "operations": operations(sharded),
-        "gradients": gradients(sharded),
-        "learned kernels": learned_kernels(sharded),
-        "extended": extended(sharded),
-        "folder": read_and_fit(folder),
+def fit_by_name(sharded, name):
+    return fit(sharded, 0) if name == "step 0" else fit(sharded, 3 if name == "gcn" else 1, **FITS[name])
+
+
+def several(sharded, fits, others, folder):
+    """Fits by their names, and some of the above, so that processes start once."""
+    jobs = {
+        "operations": lambda: operations(sharded),
+        "gradients": lambda: gradients(sharded),
+        "learned kernels": lambda: learned_kernels(sharded),
+        "extended": lambda: extended(sharded),
+        "folder": lambda: read_and_fit(folder),
     }
-    return {**fits, **others}
+    return {name: fit_by_name(sharded, name) for name in fits} | {name: jobs[name]() for name in others}
 
 
 def searches(sharded):

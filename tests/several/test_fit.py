@@ -24,49 +24,51 @@ def folder(tmp_path_factory):
     return path
 
 
+# What so many processes compute: fits, and the rest.
+FITS = {2: ["step 0", *jobs.FITS], 3: ["gcn", "directed"]}
+OTHERS = {2: ["operations", "gradients", "learned kernels", "extended", "folder"], 3: ["operations", "gradients"]}
+
+
+def cases(names):
+    return [(world, name) for world in names for name in names[world]]
+
+
 @pytest.fixture(scope="module")
 def whole(folder):
-    return jobs.everything(False, folder)
+    return jobs.several(False, FITS[2], OTHERS[2], folder)
 
 
-@pytest.fixture(scope="module", params=[2, 3])
-def parts(request, folder):
-    return run(request.param, jobs.everything, True, folder)
+@pytest.fixture(scope="module")
+def parts(folder):
+    return {world: run(world, jobs.several, True, FITS[world], OTHERS[world], folder) for world in FITS}
 
 
 def by_job(parts, name):
     return [part[name] for part in parts]
 
 
-def test_operations_over_rows(parts, whole):
-    check_same(by_job(parts, "operations"), whole["operations"], 1e-10)
+@pytest.mark.parametrize(("world", "name"), cases(OTHERS))
+def test_what_is_computed_is_that_of_one_process(parts, whole, world, name):
+    atol = 1e-9 if name in ("extended", "folder") else 1e-10
+    check_same(by_job(parts[world], name), whole[name], atol)
 
 
-@pytest.mark.parametrize("name", ["step 0", *jobs.FITS])
-def test_landmarks_embeddings_and_scores_are_those_of_one_process(parts, whole, name):
-    check_same(by_job(parts, name), whole[name])
-    for part in by_job(parts, name):
+@pytest.mark.parametrize(("world", "name"), cases(FITS))
+def test_landmarks_embeddings_and_scores_are_those_of_one_process(parts, whole, world, name):
+    check_same(by_job(parts[world], name), whole[name])
+    for part in by_job(parts[world], name):
         assert all(map(torch.equal, part["landmarks"], whole[name]["landmarks"]))
         torch.testing.assert_close(part["records"], whole[name]["records"], atol=1e-9, rtol=1e-9, equal_nan=True)
         assert torch.equal(part["identity"], whole[name]["identity"])
         assert part["summary"] == whole[name]["summary"]
 
 
-@pytest.mark.parametrize("name", ["gradients", "learned kernels"])
-def test_gradients_are_those_of_one_process(parts, whole, name):
-    check_same(by_job(parts, name), whole[name], 1e-10)
+def test_files_for_new_graphs_hold_the_same(parts, whole):
+    assert all(part["names"] == whole["extended"]["names"] for part in by_job(parts[2], "extended"))
 
 
-def test_new_graphs_and_files_for_them(parts, whole):
-    found = by_job(parts, "extended")
-    check_same(found, whole["extended"])
-    assert all(part["names"] == whole["extended"]["names"] for part in found)
-
-
-def test_a_folder_is_read_in_parts(parts, whole):
-    found = by_job(parts, "folder")
-    assert all(part["directed"] for part in found)
-    check_same(found, whole["folder"])
+def test_directed_folders_are_known_as_such(parts):
+    assert all(part["directed"] for part in by_job(parts[2], "folder"))
 
 
 def test_the_parts_of_a_partition_are_those_of_processes(tmp_path):
