@@ -31,7 +31,7 @@ from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.several_labels import label_probabilities, label_scales, labels_as_values
 from torch_gckm.select.studies import StorageLike
 
-FORMAT = "classifier 1"
+FORMAT = "classifier 2"
 
 
 class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]

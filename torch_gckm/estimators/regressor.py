@@ -24,7 +24,7 @@ from torch_gckm.select.ensemble import ensemble_from
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.studies import StorageLike
 
-FORMAT = "regressor 1"
+FORMAT = "regressor 2"
 
 
 class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from torch_gckm.nn import GCKM, InductiveGCKM
 from torch_gckm.nn.settings import model_content
 from torch_gckm.readout import class_similarity
 
-FORMAT = "ensemble 4"
+FORMAT = "ensemble 5"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from torch_gckm.optim import CayleyAdam
 from torch_gckm.train.history import FITTED, History, Snapshot, parts_of
 from torch_gckm.train.labelling import Labelling
 
-FORMAT = "training 1"
+FORMAT = "training 2"
 _TENSOR = "tensor of this name"
 
 
