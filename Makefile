@@ -43,7 +43,7 @@ test-sparse: $(SPARSE)/.ready
 	PYTHONPATH=$(SPARSE) $(BIN)/python -m pytest tests/graph/test_adjacency_types.py
 
 test-several: setup
-	GCKM_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/several/test_restart.py
+	GCKM_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/several/test_restart.py tests/several/test_larger.py
 
 check: examples docs wheel test-several test-sparse
 

@@ -81,6 +81,16 @@ def fit(sharded, steps, make=random_graph, data=None, **options):
     }
 
 
+def single_precision(sharded, n=50_000):
+    """A fit of a larger graph in single precision, and what a process has sent."""
+    graph = graph_to_fit(sharded, n=n, dtype=torch.float32)
+    model = GCKM(COLUMNS, (16, 8), CLASSES, gram=LowRank(max_rank=256, tol=0.0))
+    Trainer(model, steps=1, progress=False).fit(graph)
+    landmarks = [*(conv.fit.landmarks for conv in model.layers), model.readout.fit.landmarks]
+    sent = dict(graph.partition.processes.sent) if sharded else {}
+    return {"landmarks": landmarks, "scores": model.readout.scores, "sent": sent}
+
+
 def gradients(sharded, **options):
     """The gradients of the objective with respect to embeddings, [n, s] each, and to learned numbers."""
     graph, model = graph_to_fit(sharded), new_model(**options)

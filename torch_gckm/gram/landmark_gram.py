@@ -173,9 +173,12 @@ class CentredLowRankGram(LandmarkGram):
             if panel.size(1) == 0:
                 return torch.empty(0, dtype=panel.dtype), torch.empty(panel.size(0), 0, dtype=panel.dtype)
             product = panels.moments(panel, over=over)[0]
-            values, vectors = over.processes.once(lambda: torch.linalg.eigh(product))
-            top = slice(max(0, values.numel() - count), None)
-            values, vectors = values[top].flip(0), vectors[:, top].flip(1)
+
+            def leading() -> tuple[Tensor, Tensor]:
+                values, vectors = torch.linalg.eigh(product)
+                return values[-count:].flip(0), vectors[:, -count:].flip(1)
+
+            values, vectors = over.processes.once(leading)
             keep = values > values.numel() * torch.finfo(panel.dtype).eps * values.clamp(min=0).max()
             values, vectors = values[keep], vectors[:, keep]
             h = _product(panel, (vectors * values.rsqrt()).to(panel.dtype))

@@ -188,11 +188,13 @@ class LowRankSolution(ReadoutSolution):
         return part
 
     def leverage(self, index: Tensor) -> Tensor:
+        places, own = self.partition.own(index, self._t.size(0))  # Each process for its own nodes.
         parts = []
-        for part in index.split(_ROWS):
-            rows = self._rows(part)
+        for part in own.split(_ROWS):
+            rows = self._t[part].unsqueeze(1) * _wide(self._panel[part])
             parts.append((rows * solve_with_factors(self._system, self._factors, rows.t()).t()).sum(dim=1))
-        return torch.cat(parts) + self._own(index)
+        found = torch.cat(parts) + self._t[own] * self._residual[own] / self.problem.eta
+        return self.partition.processes.sum(found.new_zeros(index.numel()).index_copy(0, places, found))
 
     def _rows(self, index: Tensor) -> Tensor:
         """Rows of the panel with a column of ones, times ``t``."""
