@@ -106,13 +106,16 @@ def draw_picture(rows: list[Row], path: Path) -> None:
     by_nodes = [row for row in rows if row["rank"] == 256]
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
     for axis, key, label in zip(axes, ("memory_gb", "cpu_seconds"), ("GB per process", "CPU-s, all"), strict=False):
-        axis.plot([row["processes"] for row in by_processes], [row[key] for row in by_processes], "o-")
-        axis.set(xlabel="processes", ylabel=label, ylim=(0, None), xticks=[1, 2, 4])
+        values = [row[key] for row in by_processes]
+        axis.plot([row["processes"] for row in by_processes], values, "o-")
+        axis.set(xlabel="processes", ylabel=label, ylim=(0, 1.1 * max(values)), xticks=[1, 2, 4])
     nodes = [row["nodes"] for row in by_nodes]
     for kind in ("sum", "gather", "broadcast", "halo"):
         axes[2].loglog(nodes, [row["sent_mb"].get(kind, 0.0) for row in by_nodes], "o-", label=kind)
     axes[2].set(xlabel="nodes", ylabel="MB sent by each of 2 processes")
-    axes[2].legend(fontsize=8)
+    axes[2].set_xticks(nodes, [f"{n:,}" for n in nodes], fontsize=8)
+    axes[2].minorticks_off()
+    axes[2].legend(fontsize=8, loc="center right", bbox_to_anchor=(1.0, 0.35))
     for axis in axes:
         axis.grid(alpha=0.3)
     figure.savefig(path, dpi=150)
