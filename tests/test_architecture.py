@@ -41,13 +41,14 @@ REDUCTIONS = {
 # Functions that reduce something else than all nodes: what a block of rows contributes to a sum that panels.accumulate
 # finishes; small matrices of channels, landmarks, labels or classes; exact matrices, which exist in one process only.
 ALLOWED = {
-    # What a block of rows contributes.
+    # What a block of rows contributes, or each row.
+    "readout/solutions.py": {"leverage"},
     "kernels/distance.py": {"total_variance"},
     "kernels/features.py": {"mean", "shared"},
     "kernels/storage.py": {"backward", "offset", "row_sum", "rows"},
     # What a process sends to which others, and what it says of its own rows.
     "graph/halo.py": {"__init__", "extended_sparse", "local_numbers", "sent_to_owners"},
-    "graph/sharded.py": {"_check"},
+    "select/portfolio.py": {"smoothness"},
     "gram/landmark_gram.py": {
         "bilinear",
         "_refactor",
@@ -99,7 +100,7 @@ OF_ONE_PROCESS = {
     "train/labelling.py": {"_chosen"},
     # What each process says of its own rows; all raise its error.
     "graph/edges.py": {"canonical_edges"},
-    "graph/topology.py": {"_row_hashes", "_check_degrees"},
+    "graph/topology.py": {"_row_hashes", "_check_degrees", "_check_targets"},
     "kernels/discrete.py": {"__init__", "_numbers"},
     "kernels/inner.py": {"_inverse_norm"},
     "nn/semi_sup_rkm.py": {"_checked"},

@@ -41,13 +41,20 @@ def warn_of_lost_digits(
     Sparse matrices are passed over: a column of zeros and such numbers has a large spread.
     """
     is_wider = x.dtype == torch.float64 if x.is_floating_point() else x.element_size() > 2
-    if x.layout != torch.strided or dtype != torch.float32 or not is_wider or over.all_rows(x.size(0)) < 2:
+    if (
+        x.layout != torch.strided
+        or dtype != torch.float32
+        or not is_wider
+        or x.size(1) == 0
+        or over.all_rows(x.size(0)) < 2
+    ):
         return
-    for column, values in enumerate(x.detach().double().unbind(dim=1)):
-        lost = (values - values.to(dtype)).abs()
-        most, spread = float(panels.largest(lost, over)), float(panels.spread(values, over))
-        if math.inf > most > _LOST * spread > 0.0:  # An overflow is an error elsewhere.
-            number = over.pick(values, panels.place_of_largest(lost, over).view(1))
+    wide = x.detach().double()
+    most = over.processes.largest(torch.stack([_lost(values, dtype).max() for values in wide.unbind(dim=1)]))
+    spreads = panels.column_spread(wide, over)
+    for column, values in enumerate(wide.unbind(dim=1)):
+        if math.inf > float(most[column]) > _LOST * float(spreads[column]) > 0.0:  # An overflow is an error elsewhere.
+            number = over.pick(values, panels.place_of_largest(_lost(values, dtype), over).view(1))
             name = f"{column}" if names is None else f"'{names[column]}'"
             warnings.warn(
                 f"the numbers of column {name} differ by too little for single precision, which makes "
@@ -56,6 +63,11 @@ def warn_of_lost_digits(
                 stacklevel=3,
             )
             return
+
+
+def _lost(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """What a precision takes from numbers in double precision."""
+    return (values - values.to(dtype)).abs()
 
 
 def to_scipy(x: Tensor) -> Any:

@@ -53,9 +53,9 @@ def column_spread(x: Tensor, over: Partition = WHOLE) -> Tensor:
     """The standard deviation of every column, ``[d]``. R(2 d)."""
     if over.is_whole:
         return x.std(dim=0, correction=0)
-    middle = column_means(x, over)
+    middle = accumulate((x[block].double().sum(dim=0) for block in blocks(*x.shape)), over) / over.all_rows(x.size(0))
     parts = ((x[block] - middle).square().sum(dim=0) for block in blocks(*x.shape))
-    return (accumulate(parts, over) / over.all_rows(x.size(0))).sqrt()
+    return (accumulate(parts, over) / over.all_rows(x.size(0))).sqrt().to(x.dtype)
 
 
 def spread(x: Tensor, over: Partition = WHOLE) -> Tensor:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.processes import ALONE, Processes
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Partition:
@@ -73,14 +78,16 @@ class Partition:
         places = ((index >= self.start) & (index < self.start + own)).nonzero().squeeze(1)
         return places, index[places] - self.start
 
+    def owner(self, nodes: Tensor) -> Tensor:
+        """The number of the process that has each of some rows."""
+        return torch.searchsorted(torch.tensor(self.offsets), nodes, right=True) - 1
+
     def pick(self, x: Tensor, index: Tensor) -> Tensor:
         """Rows by their global numbers, the same on all processes; differentiable. R(k d) for ``k`` of them."""
         if self.is_whole:
             return x[index]
         places, rows = self.own(index, x.size(0))
-        dtype = torch.uint8 if x.dtype == torch.bool else x.dtype
-        picked = x.new_zeros(index.numel(), *x.shape[1:], dtype=dtype).index_copy(0, places, x[rows].to(dtype))
-        return self.processes.sum(picked).to(x.dtype)
+        return self.processes.sum(x.new_zeros(index.numel(), *x.shape[1:]).index_copy(0, places, x[rows]))
 
     def number_at(self, x: Tensor, row: int) -> float:
         """The entry of ``[n]`` at a global number. R(1)."""
@@ -128,7 +135,18 @@ class Partition:
 WHOLE = Partition()  #: All rows belong to one process.
 
 
+def in_agreement(function: Callable[P, R]) -> Callable[P, R]:
+    """For a function of a graph, ``data``: an error is raised by all processes that have parts of it."""
+
+    @functools.wraps(function)
+    def agreed(*args: P.args, **kwargs: P.kwargs) -> R:
+        with partition_of(args[0] if args else kwargs.get("data")).agreed():
+            return function(*args, **kwargs)
+
+    return agreed
+
+
 def partition_of(data: object) -> Partition:
     """Which nodes of a graph a ``Data`` object has: all, but for a :class:`~torch_gckm.graph.ShardedGraph`."""
-    found = data.__dict__.get("partition")
+    found = vars(data).get("partition") if hasattr(data, "__dict__") else None
     return found if isinstance(found, Partition) else WHOLE

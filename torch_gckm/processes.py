@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,11 @@ class Processes:
         self.rank = 0 if group is None else dist.get_rank(group)
         self.world = 1 if group is None else dist.get_world_size(group)
         self.sent: Counter[str] = Counter()  #: Bytes that this process has handed over, by kind of exchange.
+
+    @property
+    def on_this_machine(self) -> int:
+        """How many of the processes are on this machine: what torchrun says, else all of them."""
+        return 1 if self.world == 1 else int(os.environ.get("LOCAL_WORLD_SIZE", self.world))
 
     def __deepcopy__(self, memo: dict[int, object]) -> Processes:
         return self
@@ -73,10 +79,12 @@ class Processes:
         """Tensors of one shape from all processes, ``[world, ...]``."""
         if self.world == 1:
             return x.unsqueeze(0)
+        if x.dtype == torch.bool:
+            return self.gather(x.to(torch.uint8)).bool()
         x = x.detach().contiguous()
-        parts = [torch.empty_like(x) for _ in range(self.world)]
-        self._exchange("gather", x, dist.all_gather, parts, x)
-        return torch.stack(parts)
+        result = x.new_empty(self.world, *x.shape)
+        self._exchange("gather", x, dist.all_gather, list(result.unbind()), x)
+        return result
 
     def gather_rows(self, x: Tensor) -> Tensor:
         """The rows of all processes, in their order."""
@@ -85,8 +93,6 @@ class Processes:
         counts = self.gather(torch.tensor(x.size(0))).tolist()
         padded = x.new_zeros(max(counts), *x.shape[1:])
         padded[: x.size(0)] = x.detach()
-        if padded.dtype == torch.bool:
-            return self.gather_rows(x.to(torch.uint8)).bool()
         parts = self.gather(padded)
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
@@ -165,6 +171,8 @@ class Processes:
             raise raised from (error if is_own else None)
 
     def _reduced(self, x: Tensor, how: Any) -> Tensor:
+        if x.dtype == torch.bool:
+            return self._reduced(x.to(torch.uint8), how).bool()
         result = x.detach().clone(memory_format=torch.contiguous_format)
         if result.numel():
             self._exchange("sum", result, dist.all_reduce, result, how)
@@ -198,8 +206,8 @@ class Processes:
             call(*arguments, group=self.group, **options)
         except RuntimeError as error:
             raise ProcessLostError(
-                f"process {self.rank} of {self.world} lost the connection to another one, which may have been killed; "
-                "start all of them again"
+                f"process {self.rank} of {self.world} lost the connection to another one, which may have been killed "
+                f"({str(error).splitlines()[0]}); start all of them again"
             ) from error
 
     def __repr__(self) -> str:
@@ -220,7 +228,10 @@ def _error_of(kinds: Sequence[str], message: str, system: Sequence[Any] | None, 
     for name in kinds:
         kind = getattr(errors, name, None) or getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception):
-            return kind(message + where)
+            try:
+                return kind(message + where)
+            except TypeError:  # It takes other arguments; its base class may take a message.
+                continue
     return RuntimeError(message + where)
 
 

@@ -1,10 +1,12 @@
 """What tests run in every process: each job makes the whole graph, and fits the part of its process if asked to."""
 
+import pickle
+
 import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from torch_gckm import GCKM, GCKMClassifier, Trainer, panels
+from torch_gckm import GCKM, GCKMClassifier, GCKMClustering, Trainer, panels
 from torch_gckm.datasets import read_shard
 from torch_gckm.errors import GCKMError
 from torch_gckm.gram import LowRank
@@ -12,7 +14,8 @@ from torch_gckm.graph import ShardedGraph, is_directed, processes_of
 from torch_gckm.graph.halo import local_numbers
 from torch_gckm.kernels import RBF
 from torch_gckm.partition import WHOLE, Partition
-from torch_gckm.select import search
+from torch_gckm.select import GCKMEnsemble, Space, search
+from torch_gckm.select.trial import PreparedGraphs, SharedFits
 
 COLUMNS, CLASSES, WORDS = 12, 4, 200
 
@@ -118,6 +121,27 @@ def extended(sharded):
     return {"rows": rows, "same": list(same.values()), "names": list(same)}
 
 
+def asked_about_the_whole(sharded):
+    """A model that is fitted to parts of a graph, and asked about all of it by each process."""
+    model = new_model()
+    Trainer(model, steps=0, progress=False).fit(graph_to_fit(sharded))
+    asked = model if sharded else model.inductive()  # Which does not know the graph again.
+    return {"scores": asked.scores(random_graph())}
+
+
+def shared_layers_are_forgotten():
+    """Processes that keep layers until these take much memory, of which they have unequal parts."""
+    graph = random_graph(dtype=torch.float32)
+    over, bounds = processes_of(), [0, 50, 403]
+    start, stop = bounds[over.rank], bounds[over.rank + 1]
+    own = (graph.edge_index[1] >= start) & (graph.edge_index[1] < stop)
+    parts = {name: graph[name][start:stop] for name in ("x", "y", "train_mask")}
+    part = ShardedGraph(Data(edge_index=graph.edge_index[:, own], **parts))
+    fits = SharedFits(PreparedGraphs(part), CLASSES, LowRank(max_rank=32), max_bytes=6e4)
+    settings = [Space(powers=(0.5,)).setting(number, 0) for number in range(8)]
+    return [len(fits.fit(setting).layers) for setting in settings]
+
+
 def searched(sharded, numeric=False):
     graph = graph_to_fit(sharded, dtype=torch.float32, n=500, per_class=4)
     if numeric:
@@ -161,15 +185,22 @@ def several(sharded, fits, others, folder):
 
 
 def searches(sharded):
-    """Searches, and the classifier."""
-    return {"classes": searched(sharded), "numbers": searched(sharded, numeric=True), "classifier": classified(sharded)}
+    """Searches, the classifier, and what a model fitted to parts says of a whole graph."""
+    forgotten = shared_layers_are_forgotten() if sharded else None
+    return {
+        "forgotten": forgotten,
+        "asked": asked_about_the_whole(sharded),
+        "classes": searched(sharded),
+        "numbers": searched(sharded, numeric=True),
+        "classifier": classified(sharded),
+    }
 
 
 def message_of(job, *arguments):
     """The type and text of the error that a job raises in this process."""
     try:
         job(*arguments)
-    except GCKMError as error:
+    except (GCKMError, ValueError) as error:
         return type(error).__name__, str(error)
     return None
 
@@ -202,9 +233,9 @@ def bad_label_in_the_last():
 
 def foreign_edge():
     graph = ShardedGraph.cut(random_graph())
-    edges = graph.edge_index.clone()
-    edges[1, 0] = 0 if graph.partition.rank == 1 else edges[1, 0]
-    return ShardedGraph(Data(x=graph.x, edge_index=edges, y=graph.y))
+    if graph.partition.rank == 1:
+        graph.edge_index[1, 0] = 0
+    return new_model().initialize(graph)
 
 
 def numbers_as_mask():
@@ -221,10 +252,19 @@ def exact_matrices():
     return GCKM(COLUMNS, (6,), CLASSES, gram="dense").initialize(ShardedGraph.cut(random_graph(dtype=torch.float32)))
 
 
+def another_kind_of_error():
+    """One whose class takes other arguments than a message."""
+    over = ShardedGraph.cut(random_graph()).partition
+    with over.agreed():
+        if over.rank == 1:
+            b"\xff".decode()
+
+
 def all_messages():
     """Errors one after the other: processes stay in step after each."""
     jobs = (
-        nan_in_the_second, no_label_at_all, bad_label_in_the_last, foreign_edge, numbers_as_mask, too_few_nodes,
+        nan_in_the_second, no_label_at_all, bad_label_in_the_last, foreign_edge, numbers_as_mask, another_kind_of_error,
+        too_few_nodes,
         exact_matrices,
     )  # fmt: skip
     return {job.__name__: message_of(job) for job in jobs} | {"works": labels_of_the_first_only()}
@@ -236,7 +276,11 @@ def refused_afterwards():
     model = GCKM(COLUMNS, (6,), CLASSES, gram=LowRank(max_rank=48))
     Trainer(model, steps=0, progress=False).fit(graph)
     known = torch.arange(graph.x.size(0))
-    jobs = (model.predict_set, lambda: model.scores(graph, known=known))
+    ensemble = GCKMEnsemble([model])
+    jobs = (
+        model.predict_set, lambda: model.scores(graph, known=known), ensemble.suggest,
+        lambda: ensemble.save("whole.pt"), lambda: pickle.dumps(model), lambda: GCKMClustering(2).fit(graph),
+    )  # fmt: skip
     part = ShardedGraph.cut(random_graph(dtype=torch.float32))
     trainer = Trainer(GCKM(COLUMNS, (6,), CLASSES), nodes=0.5, progress=False)
     return [message_of(job) for job in (*jobs, lambda: trainer.fit(part))]

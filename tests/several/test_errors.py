@@ -25,6 +25,9 @@ def test_an_error_of_one_process_is_raised_by_all(world):
     assert "leads to node 0" in found[0]["foreign_edge"][1]
     assert found[0]["numbers_as_mask"][0] == "InvalidLabelError"
     assert "one process" in found[0]["exact_matrices"][1]
+    kind, text = found[0]["another_kind_of_error"]
+    assert kind == "UnicodeError"
+    assert "can't decode byte 0xff" in text
     assert (found[0]["too_few_nodes"] is None) == (world == 2)
     assert found[0]["works"] in (0, 1)
 
@@ -32,7 +35,7 @@ def test_an_error_of_one_process_is_raised_by_all(world):
 def test_what_needs_all_rows_is_refused():
     found = run(2, jobs.refused_afterwards)
     assert found[0] == found[1]
-    assert [kind for kind, _ in found[0]] == ["InvalidInputError"] * 3
+    assert [kind for kind, _ in found[0]] == ["InvalidInputError"] * 7
     assert "prediction sets are not possible over several processes" in found[0][0][1]
 
 

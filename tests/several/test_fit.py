@@ -116,3 +116,14 @@ def test_the_classifier_takes_parts_of_a_graph(together, alone):
     classes = torch.cat([part["rows"][0] for part in found])
     assert float((classes == alone["classifier"]["rows"][0]).float().mean()) > 0.997
     assert found[0]["score"] == found[1]["score"] == pytest.approx(alone["classifier"]["score"], abs=3e-3)
+
+
+def test_a_model_of_parts_is_asked_about_a_whole_graph(together, alone):
+    """It does not take its own rows for all of them."""
+    for part in by_job(together, "asked"):
+        torch.testing.assert_close(part["scores"], alone["asked"]["scores"], atol=1e-6, rtol=0)
+
+
+def test_processes_forget_the_same_layers(together):
+    first, second = by_job(together, "forgotten")
+    assert first == second

@@ -19,7 +19,7 @@ from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, choose_sp
 from torch_gckm.estimators.scores import score_nodes
 from torch_gckm.estimators.searched import SearchedEstimator
 from torch_gckm.estimators.several import has_several_labels, score_several
-from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.files import PathLike, load_tensors
 from torch_gckm.gram import GramLike
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
 from torch_gckm.readout import labels_of
@@ -258,14 +258,13 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
             path: The file.
             inductive: Write only what new nodes and graphs need; names of fitted nodes are left out, too.
         """
-        shared = self._content(inductive)
         own = {
             "format": FORMAT,
             "classes": self.classes_ if isinstance(self.classes_, Tensor) else self.classes_.tolist(),
             "class_names": self.class_names_,
             "scales": self.scales_,
         }
-        save_tensors({**shared, **own}, path)
+        self._write(own, path, inductive)
 
     @classmethod
     def load(cls, path: PathLike) -> Self:

@@ -16,8 +16,9 @@ from torch_gckm.errors import InvalidInputError, InvalidLabelError
 from torch_gckm.estimators.base import all_or_nothing
 from torch_gckm.estimators.inputs import choose_split, to_matrix
 from torch_gckm.estimators.searched import SearchedEstimator
-from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.files import PathLike, load_tensors
 from torch_gckm.gram import GramLike
+from torch_gckm.partition import partition_of
 from torch_gckm.readout import labels_of, pick_mask
 from torch_gckm.select import Space
 from torch_gckm.select.ensemble import ensemble_from
@@ -152,6 +153,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         Targets that are unknown do not count. The arguments are those of :meth:`GCKMClassifier.score
         <torch_gckm.GCKMClassifier.score>`.
         """
+        partition_of(X).refuse("scores of predicted numbers are", "collect predictions and targets, and score these")
         predicted = to_matrix(self.predict(X, edge_index=edge_index))
         if isinstance(X, Data):
             if y is not None or sample_weight is not None:
@@ -171,8 +173,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
         """Write the regressor to one file, atomically; only what new nodes and graphs need if it is ``inductive``."""
-        content = {**self._content(inductive), "format": FORMAT, "has_columns": self.has_columns_}
-        save_tensors(content, path)
+        self._write({"format": FORMAT, "has_columns": self.has_columns_}, path, inductive)
 
     @classmethod
     def load(cls, path: PathLike) -> Self:

@@ -10,8 +10,11 @@ from torch_geometric.data import Data
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.estimators.base import GraphEstimator, check_count, seed_of
+from torch_gckm.files import PathLike
 from torch_gckm.graph import is_directed
 from torch_gckm.nn import GCKM
+from torch_gckm.nn.settings import save_content
+from torch_gckm.partition import WHOLE
 from torch_gckm.select import GCKMEnsemble, SearchResult, Space, search
 
 _FEW_SETTINGS = 20
@@ -77,6 +80,12 @@ class SearchedEstimator(GraphEstimator):
             "num_features": self.n_features_in_,
             "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
         }
+
+    def _write(self, own: dict[str, Any], path: PathLike, inductive: bool) -> None:
+        """Write a file of what all such estimators hold, and of the estimator's own."""
+        self._require_fit()
+        over = self.model_.partition if isinstance(self.model_, GCKMEnsemble) else WHOLE
+        save_content(lambda: {**self._content(inductive), **own}, path, over, inductive)
 
     def _take_content(self, content: dict[str, Any], model: Any) -> None:
         """Become what :meth:`_content` described."""

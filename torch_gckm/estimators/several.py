@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.inputs import to_matrix
+from torch_gckm.partition import partition_of
 from torch_gckm.readout import labels_of, pick_mask
 
 
@@ -48,6 +49,7 @@ def score_several(
     classifier: Any, X: Any, y: Any, weight: Any, edge_index: Any, mask: Tensor | str, split: int | None
 ) -> float:
     """The share of nodes whose labels are all right, as scikit-learn scores several labels."""
+    partition_of(X).refuse("scores of several labels per node are", "collect predictions and labels, and score these")
     predicted = to_matrix(classifier.predict(X, edge_index=edge_index))
     if isinstance(X, Data):
         if y is not None or weight is not None:

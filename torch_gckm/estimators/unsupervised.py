@@ -16,6 +16,7 @@ from torch_gckm.gram import GramLike
 from torch_gckm.graph import Normalize, PropagationLike
 from torch_gckm.kernels import KernelLike
 from torch_gckm.nn import KernelLayers
+from torch_gckm.partition import partition_of
 
 
 class LayersEstimator(GraphEstimator):
@@ -35,6 +36,7 @@ class LayersEstimator(GraphEstimator):
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
         """
         graph, _ = self._take(X, edge_index)
+        partition_of(graph).refuse("estimators without labels are", "use torch_gckm.nn.KernelLayers")
         shared = ("kernel", "aggregation", "hops", "normalize", "gram")
         options: dict[str, Any] = {name: getattr(self, name) for name in shared}
         numbers = self._numbers_of_channels(graph.num_nodes)

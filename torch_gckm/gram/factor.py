@@ -23,8 +23,9 @@ def is_stored(form: PanelForm, rows: Rows, rank: int, block_size: int = 0) -> bo
     """
     size, what = (rank + 3 * block_size) * rows.num_rows * rows.dtype.itemsize, f"a kernel matrix of rank {rank}"
     if form == "auto":
-        fits = size <= _STORED_BELOW * available_bytes(rows.device)
-        form = "stored" if rows.partition.processes.everywhere(fits) else "recomputed"
+        processes = rows.partition.processes  # Those of one machine share its memory.
+        fits = size <= _STORED_BELOW * available_bytes(rows.device) / processes.on_this_machine
+        form = "stored" if processes.everywhere(fits) else "recomputed"
     if form == "stored":
         require_memory(size, what, rows.device, "use LowRank(panel='recomputed'), a lower 'max_rank' or fewer nodes")
     else:

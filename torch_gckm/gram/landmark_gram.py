@@ -104,7 +104,7 @@ class LandmarkGram(Gram):
 
     def _is_one_block(self, rows: Rows) -> bool:
         """Whether the kernel columns of all rows fit into one block, in every process."""
-        return self.partition.processes.everywhere(len(list(rows.blocks(self.landmarks.numel()))) == 1)
+        return self.partition.processes.everywhere(next(rows.blocks(self.landmarks.numel())) == slice(0, rows.num_rows))
 
     @cached_property
     def _core(self) -> Tensor:

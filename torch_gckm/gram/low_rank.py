@@ -71,10 +71,10 @@ class LowRank(GramFactory):
 
     @torch.no_grad()
     def _choose(self, kernel: Kernel, rows: Rows, min_rank: int, *, centred: bool) -> Panel:
-        rank = min(self.max_rank, rows.num_nodes)
         min_rank = min(min_rank, rows.num_nodes)
+        rank = max(min(self.max_rank, rows.num_nodes), min_rank)
         return pivoted_cholesky(
-            kernel, rows.detach(), max_rank=max(rank, min_rank), min_rank=min_rank, tol=self.tol,
+            kernel, rows.detach(), max_rank=rank, min_rank=min_rank, tol=self.tol,
             block_size=self.block_size, seed=self.seed, centred=centred,
             stored=is_stored(self.panel, rows, rank, self.block_size),
         )  # fmt: skip

@@ -27,8 +27,7 @@ class Halo:
         self.sources = sources
         if partition.is_whole:
             return
-        owner = torch.searchsorted(torch.tensor(partition.offsets), sources, right=True) - 1
-        receives = torch.bincount(owner, minlength=world)
+        receives = torch.bincount(partition.owner(sources), minlength=world)
         self.receives: list[int] = receives.tolist()
         self.sends: list[int] = self._processes.trade(receives, [1] * world, [1] * world).tolist()
         self.rows = self._processes.trade(sources, self.receives, self.sends) - partition.start
@@ -98,7 +97,7 @@ def sent_to_owners(nodes: Tensor, columns: list[Tensor], partition: Partition) -
     """Rows of tensors, each sent to the process that has a node; those that are received."""
     if partition.is_whole:
         return columns
-    owner = torch.searchsorted(torch.tensor(partition.offsets), nodes, right=True) - 1
+    owner = partition.owner(nodes)
     order = owner.argsort(stable=True)
     sends = torch.bincount(owner, minlength=partition.world)
     ones = [1] * partition.world

@@ -81,7 +81,7 @@ class Scaling(torch.nn.Module):
 
 def _inverse_spread(x: Tensor, over: Partition) -> Tensor:
     """One over the standard deviation of every column, 1 for constant ones."""
-    x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+    x = x if x.dtype in (torch.float32, torch.float64) else x.to(torch.get_default_dtype())
     if x.layout == torch.strided:
         spread = panels.column_spread(x, over)
     else:

@@ -54,7 +54,7 @@ class ShardedGraph(Data):  # type: ignore[misc]
             for name, value in data.to_dict().items():
                 self[name] = value
             self.__dict__["partition"] = partition
-            self._check()
+            self._check_masks()
 
     @classmethod
     def cut(cls, data: Data, group: dist.ProcessGroup | None = None) -> ShardedGraph:
@@ -77,18 +77,8 @@ class ShardedGraph(Data):  # type: ignore[misc]
                 raise InvalidInputError(f"{count} nodes cannot be spread over {processes.world} processes")
         return cls(part, group)
 
-    def _check(self) -> None:
-        """Refuse edges that do not lead to this process's nodes."""
-        partition, targets = self.partition, canonical_edges(self.edge_index, None, 2**62)[0][1]
-        start, stop = partition.start, partition.start + self.x.size(0)
-        wrong = (targets < start) | (targets >= stop)
-        if bool(wrong.any()):
-            node = int(targets[wrong][0])
-            raise InvalidInputError(
-                f"an edge leads to node {node}, but this process has the nodes {start} to {stop - 1}; "
-                "every process needs all edges to its own nodes, and no others"
-            )
-
+    def _check_masks(self) -> None:
+        """Refuse masks that name nodes by numbers."""
         for name in ("train_mask", "val_mask", "test_mask"):
             mask = self.get(name)
             if mask is not None and not mask.is_floating_point() and mask.dtype not in (torch.bool, torch.uint8):
@@ -106,6 +96,8 @@ class ShardedGraph(Data):  # type: ignore[misc]
         over, values = self.partition, x.detach().cpu().numpy()
         partial = Path(f"{path}.partial")
         with over.agreed():
+            if x.size(0) != self.x.size(0):
+                raise InvalidInputError(f"there are {x.size(0)} rows for the {self.x.size(0)} nodes of this process")
             if over.rank == 0:
                 shape = (over.all_rows(x.size(0)), *x.shape[1:])
                 np.lib.format.open_memmap(partial, "w+", values.dtype, shape).flush()

@@ -193,7 +193,20 @@ class Topology:
         self.adjacency, self.edge_weight, self.partition = adjacency, edge_weight, partition
         self.num_rows, self.num_nodes = num_rows, partition.all_rows(num_rows)
         self.edges, self.weight = canonical_edges(adjacency, edge_weight, self.num_nodes)
+        if not partition.is_whole:
+            self._check_targets()
         self._matrices: dict[tuple[str, Direction, torch.dtype, torch.device], PropagationMatrix] = {}
+
+    def _check_targets(self) -> None:
+        """Refuse edges that do not lead to this process's nodes."""
+        start, stop = self.partition.start, self.partition.start + self.num_rows
+        wrong = (self.edges[1] < start) | (self.edges[1] >= stop)
+        if panels.holds_somewhere(wrong):
+            node = int(self.edges[1, panels.first(wrong)])
+            raise InvalidInputError(
+                f"an edge leads to node {node}, but this process has the nodes {start} to {stop - 1}; "
+                "every process needs all edges to its own nodes, and no others"
+            )
 
     @property
     def is_tracked(self) -> bool:

@@ -72,6 +72,7 @@ class Record(torch.nn.Module):
         return copied.train(self.training)
 
     def __getstate__(self) -> dict[str, Any]:
+        self.partition.refuse("pickles of fits are", "use save(path, inductive=True), or Trainer(checkpoint=)")
         kept = type(self).__new__(type(self))
         kept.__dict__.update(self.__dict__)
         kept.forget()

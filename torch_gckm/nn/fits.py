@@ -74,7 +74,7 @@ class Fit(Record):
         """What the fit predicts for any node, seen or new; made once for a kernel and the embedding or ``eta``."""
         known = self._extended
         is_known = known is not None and known.kernel == kernel.key() and torch.equal(known.of, of)
-        if known is None or not self.partition.processes.everywhere(is_known):
+        if not self.partition.processes.everywhere(is_known) or known is None:
             with torch.no_grad():
                 rows = self.rows()
                 gram = matrix(rows.to(torch.float64))
@@ -105,7 +105,9 @@ class FittedModule(torch.nn.Module):
         loaded = state_dict.get(prefix + "h")
         if loaded is not None:  # The fit takes the sizes of what is loaded.
             resize(self.h, loaded.shape)
-            self.fitted = self.kind_of_fit.from_state(state_dict, prefix + "fitted.", self.h)
+            before, self.fitted = self.fitted, self.kind_of_fit.from_state(state_dict, prefix + "fitted.", self.h)
+            if before is not None and self.fitted is not None:  # Of the same nodes, such as after a step of training.
+                self.fitted.partition = before.partition
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 

@@ -202,7 +202,8 @@ class KernelLayers(torch.nn.Module):
     def is_fitted_on(self, data: Data | PreparedGraph) -> bool:
         """Whether this is the graph, with the weights and features, that the layers were fitted on."""
         graph = data if isinstance(data, PreparedGraph) else PreparedGraph.of(data, Scaling(), self.dtype)
-        return bool(self.data_id.any()) and tuple(self.data_id.tolist()) == graph.identity
+        is_same = bool(self.data_id.any()) and tuple(self.data_id.tolist()) == graph.identity
+        return is_same and graph.partition.offsets == self.partition.offsets  # Rows of others are not here.
 
     def _embeddings(
         self, data: Data | PreparedGraph, known: Tensor | None = None, progress: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Union
 
@@ -144,17 +144,22 @@ def differences(old: Any, new: Any, name: str = "settings") -> Iterator[tuple[st
 
 
 def save_model(model: Model, path: PathLike, over: Partition = WHOLE) -> None:
-    """Write a model to one file; the first process does, of several that have parts of the fitted graph."""
+    """Write a model to one file."""
+    inductive = not hasattr(model, "data_id")
+    save_content(lambda: {"format": FORMAT, **model_content(model)}, path, over, inductive)
+
+
+def save_content(make: Callable[[], Config], path: PathLike, over: Partition, inductive: bool) -> None:
+    """Write a file; the first process does, of several that have parts of the fitted graph."""
     with over.agreed():
-        content = model_content(model)
-        if not content["inductive"] and not over.is_whole:
+        if not (inductive or over.is_whole):
             raise InvalidInputError(
-                "a model whose rows are spread over several processes cannot be saved whole; "
-                "save(path, inductive=True) writes what new graphs need, and the folder of Trainer(checkpoint=) keeps "
-                "everything, for any number of processes"
+                "what is spread over several processes cannot be saved whole; save(path, inductive=True) writes what "
+                "new graphs need, and the folder of Trainer(checkpoint=) keeps a model, for any number of processes"
             )
+        content = make()
         if over.rank == 0:
-            save_tensors({"format": FORMAT, **content}, path)
+            save_tensors(content, path)
 
 
 def load_model(path: PathLike) -> Model:

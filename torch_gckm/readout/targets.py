@@ -139,7 +139,7 @@ def count_classes(data: Data) -> int:
     if y.is_floating_point() or y.dtype == torch.bool or y.numel() == 0:
         raise InvalidLabelError(f"'y' must hold an integer class for each node, got {y.dtype} {tuple(y.shape)}")
     over = partition_of(data)
-    largest, num_nodes = int(panels.largest(y, over)), over.all_rows(y.numel())
+    largest, num_nodes = int(panels.largest(y.long(), over)), over.all_rows(y.numel())
     if largest >= num_nodes:  # Codes of so many classes would fill the memory.
         hint = "number the classes from 0"
         raise InvalidLabelError(f"there is a class {largest}, but there are {num_nodes} nodes only; {hint}")

@@ -11,13 +11,13 @@ from torch_geometric.data import Data
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, NotFittedError
-from torch_gckm.files import PathLike, load_tensors, save_tensors
+from torch_gckm.files import PathLike, load_tensors
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM, InductiveGCKM
 from torch_gckm.nn.fits import ReadoutFit
 from torch_gckm.nn.prediction_sets import PredictsSets, machine_of
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
-from torch_gckm.nn.settings import model_from_content
+from torch_gckm.nn.settings import model_from_content, save_content
 from torch_gckm.partition import Partition
 from torch_gckm.readout import Machine, Targets, class_similarity, is_values, label_weights
 from torch_gckm.select.inductive_ensemble import FORMAT, Calibration, InductiveEnsemble
@@ -75,7 +75,7 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     @property
     def partition(self) -> Partition:
         """Which of the fitted nodes this process has."""
-        return self.members[0].readout.fit.partition
+        return self.members[0].partition
 
     @property
     def is_fitted(self) -> bool:
@@ -178,7 +178,7 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
         """Write all members to one file, atomically; see :meth:`GCKM.save <torch_gckm.GCKM.save>`."""
-        save_tensors((self.inductive() if inductive else self).content(), path)
+        save_content(lambda: (self.inductive() if inductive else self).content(), path, self.partition, inductive)
 
     @classmethod
     def load(cls, path: PathLike) -> Any:

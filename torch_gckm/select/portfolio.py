@@ -62,16 +62,17 @@ def smoothness(graphs: PreparedGraphs) -> float:
     generator = torch.Generator().manual_seed(0)
     directions = torch.randn(graph.x.size(1), _PROJECTED, generator=generator).to(graph.x)
     z = torch.nn.functional.normalize(panels.centred(graph.input.dot(DenseFeatures(directions.t())), over), dim=1)
-    most, own = _MOST_PAIRS // over.world, z.size(0)
-    drawn = torch.randint(max(1, edges.size(1)), (most if edges.size(1) else 0,), generator=generator)
-    joined = edges[:, drawn.to(edges.device)]
-    random = torch.randint(graph.num_nodes, (2, most), generator=generator).to(edges.device)
-    random[1] = over.start + random[1] % own  # A process compares its own nodes with any.
+    counts = over.processes.gather(torch.tensor(edges.size(1)))
+    total = int(counts.sum())
+    if total == 0:
+        return 0.0
+    drawn = torch.randint(total, (_MOST_PAIRS,), generator=generator).to(edges.device) - int(counts[: over.rank].sum())
+    joined = edges[:, drawn[(drawn >= 0) & (drawn < edges.size(1))]]
+    random = torch.randint(graph.num_nodes, (2, _MOST_PAIRS), generator=generator).to(edges.device)
+    random = random[:, over.own(random[1], z.size(0))[0]]
 
-    def similarity(pairs: Tensor) -> float:
-        places, halo = local_numbers(pairs[0], own, over)
+    def similarity(pairs: Tensor) -> float:  # Each process compares its own nodes with any.
+        places, halo = local_numbers(pairs[0], z.size(0), over)
         return float(panels.mean(row_dots(halo.extended(z)[places], z[pairs[1] - over.start]), over))
 
-    if panels.count(torch.ones(joined.size(1)), over) == 0:
-        return 0.0
     return similarity(joined) - similarity(random)

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
-from torch_gckm.partition import partition_of
+from torch_gckm.partition import in_agreement, partition_of
 from torch_gckm.readout import check_values, count_classes, labels_of
 from torch_gckm.select.criteria import Criterion, Ranking
 from torch_gckm.select.identity import check_identity, search_identity
@@ -33,6 +33,7 @@ _SHOW_EVERY = 2.0  # Seconds between two looks at the best setting.
 _SAVE_EVERY = 20.0  # Seconds between two checkpoints.
 
 
+@in_agreement
 def search(
     data: Data,
     space: Space | None = None,
@@ -111,7 +112,7 @@ def search(
     tried_first = [[setting.to_dict(), promise] for setting, promise in first]
     identity = {"seed": seed, "portfolio": tried_first, **search_identity(evaluator, space, gram)}
     spent = _resume(checkpoint, result, identity)
-    if over.processes.of_first(len(result)) != len(result):
+    if not over.processes.everywhere(over.processes.of_first(len(result)) == len(result)):
         raise InvalidInputError("processes see different checkpoints; name one on a file system that all of them share")
     shared = None if storage is None else SharedSearch(storage, study, identity, result.ranking.value)
     if shared is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from torch_geometric.data import Data
 
 from torch_gckm.gram import GramLike
+from torch_gckm.partition import partition_of
 from torch_gckm.select.criteria import Criterion
 from torch_gckm.select.identity import check_identity, search_identity
 from torch_gckm.select.result import SearchResult
@@ -68,6 +69,7 @@ def study_search(
     require_optuna()
     import optuna
 
+    partition_of(data).refuse("searches by a sampler of Optuna are", "use torch_gckm.select.search")
     space = (space or Space()).on_graph(data)
     evaluator = evaluator_for(data, num_classes, gram, split)
     ranking = ranking_for(evaluator, criterion)

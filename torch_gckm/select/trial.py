@@ -116,7 +116,8 @@ class SharedFits:
             self._layers.move_to_end(key)
             convs.append(conv)
             width = layer.channels
-        while len(self._layers) > 3 and sum(map(_size, self._layers.values())) > self.max_bytes:
+        fits_everywhere = self.graphs.plain.partition.processes.everywhere
+        while len(self._layers) > 3 and not fits_everywhere(sum(map(_size, self._layers.values())) <= self.max_bytes):
             self._layers.popitem(last=False)
         readout = SemiSupRKMReadout.from_settings(width, self.num_classes, settings.readout, self.gram)
         return GCKM.with_readout(convs, graph, settings.propagation.build(), readout.to(device))

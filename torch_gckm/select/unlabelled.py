@@ -70,6 +70,7 @@ def main_directions(features: Features, most: int = 64, seed: int = 0) -> Tensor
     """
     if features.num_columns <= most:
         return features.dense()
+    features.partition.refuse("main directions of features are")
     mean, blocks = features.mean().unsqueeze(0), list(features.blocks(features.num_columns))
 
     def parts() -> Iterator[tuple[slice, Tensor]]:
