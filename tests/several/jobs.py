@@ -146,7 +146,7 @@ def searched(sharded, numeric=False):
     graph = graph_to_fit(sharded, dtype=torch.float32, n=500, per_class=4)
     if numeric:
         graph.y = torch.where(graph.train_mask, graph.y.float(), torch.nan)
-    result = search(graph, budget=None, max_settings=3, gram=LowRank(max_rank=96), progress=False, numeric=numeric)
+    result = search(graph, budget=None, max_settings=2, gram=LowRank(max_rank=96), progress=False, numeric=numeric)
     ensemble = result.ensemble(2)
     trials = [(trial.number, str(trial.setting), trial.error) for trial in result.trials]
     measures = [torch.tensor(list(trial.measures.values())) for trial in result.trials]
@@ -156,7 +156,7 @@ def searched(sharded, numeric=False):
 
 def classified(sharded):
     graph = graph_to_fit(sharded, dtype=torch.float32, n=500, per_class=4)
-    classifier = GCKMClassifier(max_settings=3, budget=None, gram=LowRank(max_rank=96), progress=False)
+    classifier = GCKMClassifier(max_settings=2, budget=None, gram=LowRank(max_rank=96), progress=False)
     classifier.fit(graph)
     return {"rows": [classifier.predict(), classifier.predict_proba()], "score": classifier.score(graph)}
 

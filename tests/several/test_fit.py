@@ -17,58 +17,31 @@ def check_same(parts, whole, atol=1e-9):
         torch.testing.assert_close(part.get("same"), whole.get("same"), atol=atol, rtol=atol, equal_nan=True)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("shards") / "graph"
-    write_shards(jobs.directed_graph(), path)
-    return path
-
-
-# What so many processes compute: fits, and the rest.
-FITS = {2: ["step 0", *jobs.FITS], 3: ["gcn", "directed"]}
+# What so many processes compute: fits, and the rest. One test per number of them: starting processes takes a while.
+FITS = {2: ["step 0", *jobs.FITS], 3: ["gcn"]}
 OTHERS = {2: ["operations", "gradients", "learned kernels", "extended", "folder"], 3: ["operations", "gradients"]}
-
-
-def cases(names):
-    return [(world, name) for world in names for name in names[world]]
-
-
-@pytest.fixture(scope="module")
-def whole(folder):
-    return jobs.several(False, FITS[2], OTHERS[2], folder)
-
-
-@pytest.fixture(scope="module")
-def parts(folder):
-    return {world: run(world, jobs.several, True, FITS[world], OTHERS[world], folder) for world in FITS}
 
 
 def by_job(parts, name):
     return [part[name] for part in parts]
 
 
-@pytest.mark.parametrize(("world", "name"), cases(OTHERS))
-def test_what_is_computed_is_that_of_one_process(parts, whole, world, name):
-    atol = 1e-9 if name in ("extended", "folder") else 1e-10
-    check_same(by_job(parts[world], name), whole[name], atol)
-
-
-@pytest.mark.parametrize(("world", "name"), cases(FITS))
-def test_landmarks_embeddings_and_scores_are_those_of_one_process(parts, whole, world, name):
-    check_same(by_job(parts[world], name), whole[name])
-    for part in by_job(parts[world], name):
-        assert all(map(torch.equal, part["landmarks"], whole[name]["landmarks"]))
-        torch.testing.assert_close(part["records"], whole[name]["records"], atol=1e-9, rtol=1e-9, equal_nan=True)
-        assert torch.equal(part["identity"], whole[name]["identity"])
-        assert part["summary"] == whole[name]["summary"]
-
-
-def test_files_for_new_graphs_hold_the_same(parts, whole):
-    assert all(part["names"] == whole["extended"]["names"] for part in by_job(parts[2], "extended"))
-
-
-def test_directed_folders_are_known_as_such(parts):
-    assert all(part["directed"] for part in by_job(parts[2], "folder"))
+@pytest.mark.parametrize("world", [2, 3])
+def test_what_is_computed_is_that_of_one_process(world, tmp_path):
+    write_shards(jobs.directed_graph(), tmp_path / "graph")
+    arguments = (FITS[world], OTHERS[world], tmp_path / "graph")
+    whole, parts = jobs.several(False, *arguments), run(world, jobs.several, True, *arguments)
+    for name in OTHERS[world]:
+        check_same(by_job(parts, name), whole[name], 1e-9 if name in ("extended", "folder") else 1e-10)
+        assert all(part.get("names") == whole[name].get("names") for part in by_job(parts, name))
+        assert all(part.get("directed", True) for part in by_job(parts, name))
+    for name in FITS[world]:
+        check_same(by_job(parts, name), whole[name])
+        for part in by_job(parts, name):
+            assert all(map(torch.equal, part["landmarks"], whole[name]["landmarks"])), name
+            torch.testing.assert_close(part["records"], whole[name]["records"], atol=1e-9, rtol=1e-9, equal_nan=True)
+            assert torch.equal(part["identity"], whole[name]["identity"])
+            assert part["summary"] == whole[name]["summary"]
 
 
 def test_the_parts_of_a_partition_are_those_of_processes(tmp_path):
@@ -87,43 +60,22 @@ def test_rows_of_others_and_their_gradients():
     assert second["gradient"].view(-1).tolist() == [6.0, 8.0, 0.0, 10.0]
 
 
-@pytest.fixture(scope="module")
-def alone():
-    return jobs.searches(False)
-
-
-@pytest.fixture(scope="module")
-def together():
-    return run(2, jobs.searches, True)
-
-
-@pytest.mark.parametrize("name", ["classes", "numbers"])
-def test_a_search_is_that_of_one_process(together, alone, name):
-    found = by_job(together, name)
-    for part in found:
-        assert part["trials"] == alone[name]["trials"]
-        assert part["ranked"] == alone[name]["ranked"]
-        torch.testing.assert_close(part["measures"], alone[name]["measures"], atol=2e-3, rtol=2e-3, equal_nan=True)
-    values = torch.cat([part["rows"][1] for part in found])
-    assert float((values - alone[name]["rows"][1]).abs().mean()) < 1e-3
-    if name == "classes":
-        classes = torch.cat([part["rows"][0] for part in found])
+def test_searches_are_those_of_one_process():
+    alone, together = jobs.searches(False), run(2, jobs.searches, True)
+    for name in ("classes", "numbers"):
+        found = by_job(together, name)
+        for part in found:
+            assert part["trials"] == alone[name]["trials"]
+            assert part["ranked"] == alone[name]["ranked"]
+            torch.testing.assert_close(part["measures"], alone[name]["measures"], atol=2e-3, rtol=2e-3, equal_nan=True)
+        values = torch.cat([part["rows"][1] for part in found])
+        assert float((values - alone[name]["rows"][1]).abs().mean()) < 1e-3
+    for name in ("classes", "classifier"):
+        classes = torch.cat([part["rows"][0] for part in by_job(together, name)])
         assert float((classes == alone[name]["rows"][0]).float().mean()) > 0.997
-
-
-def test_the_classifier_takes_parts_of_a_graph(together, alone):
-    found = by_job(together, "classifier")
-    classes = torch.cat([part["rows"][0] for part in found])
-    assert float((classes == alone["classifier"]["rows"][0]).float().mean()) > 0.997
-    assert found[0]["score"] == found[1]["score"] == pytest.approx(alone["classifier"]["score"], abs=3e-3)
-
-
-def test_a_model_of_parts_is_asked_about_a_whole_graph(together, alone):
-    """It does not take its own rows for all of them."""
-    for part in by_job(together, "asked"):
+    first, second = (part["score"] for part in by_job(together, "classifier"))
+    assert first == second == pytest.approx(alone["classifier"]["score"], abs=3e-3)
+    for part in by_job(together, "asked"):  # A model does not take its own rows for all of them.
         torch.testing.assert_close(part["scores"], alone["asked"]["scores"], atol=1e-6, rtol=0)
-
-
-def test_processes_forget_the_same_layers(together):
     first, second = by_job(together, "forgotten")
     assert first == second

@@ -258,6 +258,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
             path: The file.
             inductive: Write only what new nodes and graphs need; names of fitted nodes are left out, too.
         """
+        self._require_fit()
         own = {
             "format": FORMAT,
             "classes": self.classes_ if isinstance(self.classes_, Tensor) else self.classes_.tolist(),

@@ -173,6 +173,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
         """Write the regressor to one file, atomically; only what new nodes and graphs need if it is ``inductive``."""
+        self._require_fit()
         self._write({"format": FORMAT, "has_columns": self.has_columns_}, path, inductive)
 
     @classmethod

@@ -83,7 +83,6 @@ class SearchedEstimator(GraphEstimator):
 
     def _write(self, own: dict[str, Any], path: PathLike, inductive: bool) -> None:
         """Write a file of what all such estimators hold, and of the estimator's own."""
-        self._require_fit()
         over = self.model_.partition if isinstance(self.model_, GCKMEnsemble) else WHOLE
         save_content(lambda: {**self._content(inductive), **own}, path, over, inductive)
 
