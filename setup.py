@@ -12,10 +12,13 @@ extras = {
     "sparse": ["torch-scatter", "torch-sparse"],  # Both are built from source.
     "datasets": ["ogb"],
     "sklearn": ["scikit-learn>=1.6"],
+    "tables": ["pandas>=2.2", "pyarrow"],
+    "report": ["bokeh>=3.6"],
     "plot": ["matplotlib>=3.8"],
     "tune": ["optuna>=4"],
     "docs": ["sphinx", "myst-parser", "furo"],
 }
+extras["app"] = [*extras["sklearn"], *extras["tables"], *extras["report"]]  # All that the command line needs.
 extras["test"] = [
     "pytest>=8",
     "pytest-xdist",
@@ -24,7 +27,8 @@ extras["test"] = [
     "mypy",
     "build",
     "tabulate",
-    *extras["sklearn"],
+    "selenium",
+    *extras["app"],
     *extras["plot"],
 ]
 extras["test"] += [*extras["datasets"], *extras["tune"], "safetensors"]

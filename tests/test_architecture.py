@@ -109,7 +109,7 @@ OF_ONE_PROCESS = {
     "readout/values.py": {"parse"},
     "select/several_labels.py": {"labels_as_values"},
     # Labelled nodes and small matrices, which all processes have.
-    "readout/problem.py": {"withhold_one", "withhold_groups"},
+    "readout/leave_out.py": {"in_groups", "_completed"},
     "select/criteria.py": {"__init__"},
     "select/ensemble.py": {"suggest", "_withheld", "_is_better_than_chance", "_machines"},
     "select/value_ensemble.py": {"__init__"},

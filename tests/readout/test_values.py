@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.conftest import make_graph
-from torch_gckm.errors import InvalidInputError, InvalidLabelError
+from torch_gckm.errors import InvalidInputError, InvalidLabelError, NotFittedError
 from torch_gckm.gram import LowRank
 from torch_gckm.kernels import RBF
 from torch_gckm.nn import GCKM, SemiSupRKMReadout
@@ -130,6 +130,62 @@ class TestSolve:
         torch.testing.assert_close(made.solve_again(other), readout()(h, 2.0 * y, weight))
 
 
+@pytest.mark.parametrize("gram", GRAMS, ids=["exact", "low-rank"])
+class TestKnownInPart:
+    """Columns that some nodes lack are those of a readout for each column alone."""
+
+    def solved(self, gram):
+        h, y, weight = problem()
+        y[[1, 4], 0], y[[0, 4, 6], 1] = torch.nan, torch.nan  # Node 4 has none.
+        made = readout(gram=gram)
+        made(h, y, weight)
+        return made, h, y, weight
+
+    def alone(self, made, column, weight):
+        one = readout(1, gram=made.gram)
+        y = self.y[:, column]
+        one.solve_on(made._checked(self.h), RealTargets.parse(y, weight, 40, 1), made.fit.known_landmarks)
+        return one
+
+    @pytest.mark.parametrize("column", [0, 1])
+    def test_scores_and_leave_out(self, gram, column):
+        made, self.h, self.y, weight = self.solved(gram)
+        one = self.alone(made, column, weight)
+        torch.testing.assert_close(made.scores[:, [column]], one.scores, atol=1e-8, rtol=0)
+        torch.testing.assert_close(made.bias[[column]], one.bias, atol=1e-8, rtol=0)
+        torch.testing.assert_close(made.transform(self.h)[:, [column]], one.transform(self.h), atol=1e-8, rtol=0)
+        has = ~self.y[made.labelled, column].isnan()
+        found = made.leave_one_out()[:, [column]]
+        torch.testing.assert_close(found[has], one.leave_one_out(), atol=1e-8, rtol=0)
+        assert found[~has].isnan().all()
+        assert (made.leverage()[has] >= one.leverage() - 1e-9).all()
+
+    @pytest.mark.parametrize("column", [0, 1])
+    def test_groups(self, gram, column):
+        made, self.h, self.y, weight = self.solved(gram)
+        one, groups = self.alone(made, column, weight), [[0, 3], [1, 2, 7], [5], [0, 6]]
+        for group, found in zip(groups, made.leave_out(groups), strict=True):
+            own = [node for node in group if not self.y[node, column].isnan()]
+            expected = one.leave_out([own])[0] if own else torch.empty(0, 1, dtype=torch.float64)
+            has = torch.tensor([node in own for node in group])
+            torch.testing.assert_close(found[has][:, [column]], expected, atol=1e-8, rtol=0)
+            assert found[~has][:, column].isnan().all()
+
+    def test_state(self, gram):
+        made, h, _, _ = self.solved(gram)
+        loaded = readout(gram=gram)
+        loaded.load_state_dict(made.state_dict())
+        torch.testing.assert_close(loaded.transform(h), made.transform(h))
+        assert loaded.fit.label_value.isnan().sum() == made.fit.label_value.isnan().sum() == 3
+        with pytest.raises(NotFittedError, match="known in part"):
+            loaded.loss(h)
+
+    def test_no_gradients(self, gram):
+        _, h, y, weight = self.solved(gram)
+        with pytest.raises(InvalidInputError, match="detach h"):
+            readout(gram=gram)(h.clone().requires_grad_(), y, weight)
+
+
 class TestGradients:
     @pytest.mark.parametrize("gram", GRAMS, ids=["exact", "low-rank"])
     def test_scores_and_leave_out(self, gram):
@@ -204,10 +260,10 @@ class TestBadTargets:
         with pytest.raises(InvalidLabelError, match=message):
             readout(1)(problem()[0], y)
 
-    def test_partly_unknown(self):
+    def test_a_column_that_is_hardly_known(self):
         h, y, weight = problem()
-        y[2, 1] = torch.nan
-        with pytest.raises(InvalidLabelError, match=r"node 2 .* all of its columns or none"):
+        y[1:, 1] = torch.nan
+        with pytest.raises(InvalidLabelError, match="column 1 of the targets is known for 1 of the labelled nodes"):
             readout()(h, y, weight)
 
     def test_arguments(self):

@@ -21,9 +21,10 @@ from torch_gckm.readout import (
     ReadoutSolution,
     RealTargets,
     Targets,
+    leverage_of,
     places_of,
-    withhold_groups,
-    withhold_one,
+    withheld_in_groups,
+    withheld_one_by_one,
 )
 
 _DIAGONAL = 1e-5  # Rounding of a matrix of eigenvalues, relative to the largest.
@@ -177,7 +178,7 @@ class ReadoutFit(Fit):
     label_weight: Tensor  # The weights that were used, [n].
     label_class: Tensor  # [n], -1 for unlabelled nodes.
     counts: Tensor  # How many labels every class has, [num_classes].
-    # Real targets only: what the solve was for, [n, p], and their mean, [p], which scores and bias contain.
+    # Real targets only: centred, [n, p], NaN where a labelled node lacks one; their mean, [p], which scores contain.
     label_value: Tensor
     centre: Tensor
     over_nodes = ("scores", "alpha", "label_weight", "label_class", "label_value")
@@ -194,7 +195,9 @@ class ReadoutFit(Fit):
         }
         if isinstance(targets, RealTargets):
             centre = targets.centre
-            more = {"label_value": solution.problem.codes.detach(), "centre": centre}
+            value = targets.values - centre
+            value = torch.where(targets.is_labelled.unsqueeze(1), value, 0.0)
+            more = {"label_value": value, "centre": centre}
             tensors |= {"scores": tensors["scores"] + centre, "bias": tensors["bias"] + centre, **more}
         tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
         tensors |= {"label_class": targets.classes, "counts": targets.counts()}
@@ -218,8 +221,18 @@ class ReadoutFit(Fit):
         """Whether the targets are numbers."""
         return "centre" in self._buffers
 
+    @property
+    def known_entries(self) -> Tensor | None:
+        """Which targets of the labelled nodes are known, ``[b, p]``; ``None`` if all are."""
+        if not self.has_values:
+            return None
+        known = ~self.partition.pick(self.label_value, self.labelled).isnan()
+        return None if panels.holds_everywhere(known) else known
+
     def coded(self, codes: Tensor) -> Tensor:
         """What was solved for, ``[n, p]``: the codes ``[num_classes, p]`` of classes, or centred targets."""
+        if self.known_entries is not None:
+            raise NotFittedError("some targets are known in part; call readout(h, y, train_mask) again first")
         return self.label_value if self.has_values else codes[self.label_class.clamp(min=0)]
 
     def matrix_of(self, kernel: Kernel, rows: Rows) -> Gram | None:
@@ -243,17 +256,13 @@ class ReadoutFit(Fit):
 
     def leave_out(self, groups: Sequence[Tensor | Sequence[int]] | Tensor | None = None) -> Tensor | list[Tensor]:
         """See :meth:`SemiSupRKMReadout.leave_out <torch_gckm.SemiSupRKMReadout.leave_out>`."""
-        solution, index, over = self._factors(), self.labelled, self.partition
-        codes = over.pick(solution.problem.codes, index).to(solution.scores)
-        weight = self._weights(solution, index)
-        centre, constant = torch.zeros((), dtype=codes.dtype, device=codes.device), None
-        if self.has_values:  # Their mean moves with every label that is withheld.
-            ones = torch.ones_like(solution.scores[:, :1])
-            centre, constant = self.centre, over.pick(solution.scores_for(ones), index)
+        solution, index, known, is_centred = self._factors(), self.labelled, self.known_entries, self.has_values
+        centre = self.centre if is_centred else torch.zeros((), dtype=self.scores.dtype, device=self.scores.device)
         if groups is None:
-            return (withhold_one(solution, index, codes, weight, constant) + centre).to(self.scores.dtype)
-        withheld = withhold_groups(solution, index, codes, weight, places_of(groups, index), constant)
-        return [(part + centre).to(self.scores.dtype) for part in withheld]
+            withheld = withheld_one_by_one(solution, index, known, centred=is_centred)
+            return (withheld + centre).to(self.scores.dtype)
+        parts = withheld_in_groups(solution, index, known, places_of(groups, index), centred=is_centred)
+        return [(part + centre).to(self.scores.dtype) for part in parts]
 
     def leave_one_out(self) -> Tensor:
         """Exact leave-one-out scores of the labelled nodes, ``[num_labelled, p]``, in the order of the nodes."""
@@ -263,12 +272,7 @@ class ReadoutFit(Fit):
 
     def leverage(self) -> Tensor:
         r"""The pull of every label on its own score, :math:`g_i = G_{ii} l_i / \lambda_2`, ``[num_labelled]``."""
-        solution, index = self._factors(), self.labelled
-        return (solution.leverage(index) * self._weights(solution, index)).to(self.scores.dtype)
-
-    def _weights(self, solution: ReadoutSolution, index: Tensor) -> Tensor:
-        r"""The weights :math:`l_i / \lambda_2` of labelled nodes, ``[b]``."""
-        return self.partition.pick(solution.problem.weight, index).double() / solution.problem.lambda2
+        return leverage_of(self._factors(), self.labelled, self.known_entries).to(self.scores.dtype)
 
     def _extend(self, gram: Gram, of: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         r"""The out-of-sample map :math:`K_{new} a / \eta + b`."""

@@ -28,7 +28,7 @@ from torch_gckm.readout import (
     dual_objective,
     is_values,
     kind_of_targets,
-    solve,
+    solve_for,
 )
 
 
@@ -152,7 +152,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
 
         Args:
             h: Features, a tensor (the view ``"h"``) or a mapping of views.
-            y: Class numbers, ``[n]``; -1 means unlabelled. Or real targets ``[n, p]``; NaN means unlabelled.
+            y: Class numbers, ``[n]``; -1 means unlabelled. Or real targets ``[n, p]``; NaN means unknown.
             train_mask: Which labels to use: boolean, node indices, or non-negative weights; by default all.
             split: The column to use of a mask ``[n, splits]``.
         """
@@ -211,7 +211,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
 
         where :math:`E = G S` is the map from labels to scores. It reuses the factorisation of the last solve and is
         differentiable. The mean that real targets are centred by is that of the others; see
-        :func:`~torch_gckm.readout.withhold_one`.
+        :mod:`torch_gckm.readout.leave_out`.
 
         Args:
             groups: Sets of labelled nodes, or a matrix with a set in every row; each set is withheld as a whole.
@@ -265,7 +265,8 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
 
     def _solved(self, gram: Gram, targets: Targets) -> ReadoutFit:
         weighted = targets.balanced() if self.class_weight == "balanced" else targets
-        solution = solve(gram, self._problem(weighted.weight, weighted.coded(self.codes)))
+        problem = self._problem(weighted.weight, weighted.coded(self.codes))
+        solution = solve_for(gram, problem, weighted)
         return ReadoutFit(gram, solution, weighted, self.h.dtype)
 
     def _adopt(self, fit: ReadoutFit) -> Tensor:

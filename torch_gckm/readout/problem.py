@@ -1,7 +1,7 @@
 r"""The readout's linear system: its data, what a solution knows, and what follows from one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.blocks import blocks, filled
-from torch_gckm.errors import DegreeError, InvalidInputError, InvalidLabelError
+from torch_gckm.errors import DegreeError, InvalidInputError
 from torch_gckm.gram import Gram
 from torch_gckm.kernels import Rows
 from torch_gckm.partition import WHOLE, Partition
@@ -91,81 +91,6 @@ def check_degrees(degrees: Tensor, over: Partition = WHOLE) -> None:
             f"node {node} has the kernel degree {over.number_at(degrees, node):.3g} ({count} nodes are not "
             "positive); the readout weighs nodes by 1/degree: use a kernel with positive values, such as RBF"
         )
-
-
-def withhold_one(
-    solution: ReadoutSolution, index: Tensor, codes: Tensor, weight: Tensor, constant: Tensor | None = None
-) -> Tensor:
-    r"""Scores of labelled nodes had their own labels been withheld, one at a time, in closed form.
-
-    Scores are linear in the labels, :math:`E = G L C / \lambda_2`. With :math:`G_B = G_{BB} L_B / \lambda_2`, taking
-    away the labels of a set :math:`B` leaves :math:`E_B^{\textrm{out}} = (I - G_B)^{-1} (E_B - G_B C_B)`.
-
-    Codes that are centred by their own mean move by :math:`\delta` when labels are withheld, because the mean does.
-    With ``constant``, the scores :math:`u = G L 1 / \lambda_2` of constant codes at the labelled nodes, ``[b, 1]``,
-
-    .. math::
-        \delta_B = -\frac{\sum_{i \in B} l_i c_i}{\sum_{i \notin B} l_i}, \qquad
-        E_B^{\textrm{out}} = (I - G_B)^{-1} (E_B - u_B \delta_B' - G_B (C_B - 1 \delta_B')) + 1 \delta_B'.
-    """
-    leverage = (solution.leverage(index) * weight).unsqueeze(1)
-    scores = solution.partition.pick(solution.scores, index)
-    if constant is None:
-        return (scores - leverage * codes) / (1.0 - leverage)
-    share = weight.unsqueeze(1)
-    shift = -share * codes / (panels.total(weight) - share)
-    return (scores - constant * shift - leverage * (codes - shift)) / (1.0 - leverage) + shift
-
-
-def withhold_groups(
-    solution: ReadoutSolution,
-    index: Tensor,
-    codes: Tensor,
-    weight: Tensor,
-    places: Sequence[Tensor],
-    constant: Tensor | None = None,
-) -> list[Tensor]:
-    """Withhold the labels of a group at a time; see :func:`withhold_one`."""
-    response, scores = solution.response(index) * weight, solution.partition.pick(solution.scores, index)
-    results = [scores.new_empty(0)] * len(places)
-    for size in {at.numel() for at in places}:  # Groups of one size are solved together.
-        numbers = [number for number, at in enumerate(places) if at.numel() == size]
-        at = torch.stack([places[number] for number in numbers])
-        block = response[at.unsqueeze(2), at.unsqueeze(1)]
-        system = torch.eye(size, dtype=block.dtype, device=block.device) - block
-        seen, own, shift = scores[at], codes[at], torch.zeros((), dtype=scores.dtype, device=scores.device)
-        if constant is not None:
-            if size == index.numel():
-                raise InvalidLabelError("a group holds all labelled nodes; the mean of the others is not defined")
-            share = weight[at].unsqueeze(2)
-            shift = -(share * own).sum(dim=1, keepdim=True) / (panels.total(weight) - share.sum(dim=1, keepdim=True))
-            seen, own = seen - constant[at] * shift, own - shift
-        withheld = torch.linalg.solve(system, seen - block @ own) + shift
-        for number, part in zip(numbers, withheld, strict=True):
-            results[number] = part
-    return results
-
-
-def places_of(groups: Sequence[Tensor | Sequence[int]] | Tensor, index: Tensor) -> Sequence[Tensor]:
-    """For each group, the places of its nodes in ``index``, which is in increasing order."""
-    if isinstance(groups, Tensor) and groups.dtype != torch.bool and groups.dim() == 2:
-        return list(_checked_places(groups.to(index), index))
-    places = []
-    for group in groups:
-        nodes = torch.as_tensor(group, device=index.device)
-        nodes = nodes.nonzero().squeeze(1) if nodes.dtype == torch.bool else nodes.long().view(-1)
-        places.append(_checked_places(nodes.unsqueeze(0), index)[0])
-    return places
-
-
-def _checked_places(nodes: Tensor, index: Tensor) -> Tensor:
-    places = torch.searchsorted(index, nodes).clamp(max=index.numel() - 1)
-    unknown = index[places] != nodes
-    twice = places.sort(dim=1).values.diff(dim=1) == 0
-    if bool(unknown.any()) or bool(twice.any()):
-        shown = nodes[unknown][:5] if bool(unknown.any()) else nodes[twice.any(dim=1)][0, :5]
-        raise InvalidLabelError(f"a group must hold different labelled nodes, got {shown.tolist()}")
-    return places
 
 
 def dual_objective(

@@ -11,17 +11,14 @@ from torch_gckm.errors import InvalidLabelError
 
 
 def labels_as_values(y: Tensor) -> Tensor:
-    """Labels ``[n, L]`` of 0, 1 and -1 (unknown) as real targets, NaN for nodes without labels."""
+    """Labels ``[n, L]`` of 0, 1 and -1 (unknown) as real targets, NaN where unknown."""
     if y.dim() != 2 or y.is_complex():
         raise InvalidLabelError(f"several labels per node are a matrix [n, L], got {y.dtype} {tuple(y.shape)}")
     wrong = ((y != 0) & (y != 1) & (y != -1)).any(dim=1)
-    unknown = y == -1
-    partly = unknown.any(dim=1) & ~unknown.all(dim=1)
-    for bad, hint in ((wrong, "labels are 0 and 1, and -1 where unknown"), (partly, "a node has all labels or none")):
-        if panels.holds_somewhere(bad):
-            node = panels.first(bad)
-            raise InvalidLabelError(f"node {node} has the labels {y[node].tolist()}; {hint}")
-    return torch.where(unknown, torch.nan, y.double())
+    if panels.holds_somewhere(wrong):
+        node = panels.first(wrong)
+        raise InvalidLabelError(f"node {node} has the labels {y[node].tolist()}; labels are 0, 1 and -1 (unknown)")
+    return torch.where(y == -1, torch.nan, y.double())
 
 
 def label_scales(left_out: Tensor, y: Tensor) -> Tensor:
@@ -32,10 +29,13 @@ def label_scales(left_out: Tensor, y: Tensor) -> Tensor:
 
     Args:
         left_out: Scores of labelled nodes whose own labels were withheld, ``[b, L]``.
-        y: Their labels, ``[b, L]``.
+        y: Their labels, ``[b, L]``, NaN where unknown.
     """
-    scores, known = (part.detach().double().cpu().numpy() for part in (left_out, y))
-    columns = [_scale(scores[:, place], known[:, place]) for place in range(known.shape[1])]
+    scores, labels = (part.detach().double().cpu().numpy() for part in (left_out, y))
+    columns = []
+    for place in range(labels.shape[1]):
+        known = ~np.isnan(labels[:, place])
+        columns.append(_scale(scores[known, place], labels[known, place]))
     return torch.tensor(columns, dtype=torch.float64).t().contiguous()
 
 

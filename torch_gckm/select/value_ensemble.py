@@ -65,16 +65,21 @@ class ValueEnsemble(_Values, GCKMEnsemble):
             raise InvalidInputError("a ValueEnsemble needs models with code='values'; use a GCKMEnsemble for classes")
         GCKMEnsemble.__init__(self, members, Calibration([1.0] * len(members), 1.0), labelled)
         if deviation is None:
-            deviation = panels.column_means((self.left_out() - self.known()).square()).sqrt()
+            errors = self.left_out() - self.known()  # NaN where targets are unknown.
+            counts = panels.column_sums((~errors.isnan()).to(errors))
+            deviation = (panels.column_sums(errors.nan_to_num().square()) / counts).sqrt()
         self.register_buffer("deviation", deviation)
 
     @torch.no_grad()
     def left_out(self) -> Tensor:
-        """The predictions for labelled nodes whose own targets were withheld, one at a time, ``[b, p]``."""
+        """The predictions for labelled nodes whose own targets were withheld, one at a time, ``[b, p]``.
+
+        NaN where a target is unknown.
+        """
         return self._mean([model.readout.leave_one_out() for model in self.members])
 
     def known(self) -> Tensor:
-        """The targets of the labelled nodes, ``[b, p]``."""
+        """The targets of the labelled nodes, ``[b, p]``, NaN where unknown."""
         fit = self.members[0].readout.fit
         return fit.partition.pick(fit.label_value, fit.labelled) + fit.centre
 

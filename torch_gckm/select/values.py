@@ -30,17 +30,19 @@ def for_values(setting: ModelSettings) -> ModelSettings:
 def explained(predicted: Tensor, y: Tensor, reference: Tensor) -> float:
     r"""The share :math:`1 - \sum (y - \hat y)^2 / \sum (y - y_0)^2` of a reference's squared error, mean of columns.
 
-    Columns in which the reference is right everywhere do not count.
+    Unknown targets, NaN, do not count, nor do columns in which the reference is right everywhere.
     """
-    error, usual = (panels.column_sums((y - other).double().square()) for other in (predicted, reference))
+    known = ~y.isnan()
+    errors = (torch.where(known, y - other, 0.0) for other in (predicted, reference))
+    error, usual = (panels.column_sums(part.double().square()) for part in errors)
     counts = usual > 0
     return float(1.0 - panels.mean(error[counts] / usual[counts]))
 
 
 def means_of_others(y: Tensor, weight: Tensor) -> Tensor:
-    """For every labelled node the weighted mean of the other targets, ``[b, p]``: what a guess would be."""
-    share = weight.to(y).unsqueeze(1)
-    return (panels.column_sums(share * y) - share * y) / (panels.total(share) - share)
+    """For every labelled node the weighted mean of the other known targets, ``[b, p]``: what a guess would be."""
+    share, y = weight.to(y).unsqueeze(1) * ~y.isnan(), y.nan_to_num()
+    return (panels.column_sums(share * y) - share * y) / (panels.column_sums(share) - share)
 
 
 class ValueEvaluator(Evaluator):
