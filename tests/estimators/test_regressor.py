@@ -77,6 +77,16 @@ class TestGraph:
         moved = GCKMRegressor(**QUICK).fit(permute_graph(data, order))
         torch.testing.assert_close(moved.predict(), regressor.predict()[order], rtol=1e-3, atol=1e-3)
 
+    def test_a_column_that_some_nodes_lack(self):
+        data = smooth(40, columns=True)
+        data.y[:14, 1] = torch.nan
+        both = GCKMRegressor(**QUICK).fit(data)
+        errors = both.predict() - smooth(columns=True).y
+        spread = smooth(columns=True).y.std(dim=0)
+        assert (errors[data.test_mask].square().mean(dim=0).sqrt() < 0.9 * spread).all()
+        assert both.model_.left_out().isnan().sum() == 14
+        assert both.model_.deviation.isfinite().all()
+
     def test_several_columns(self):
         data = smooth(columns=2)
         regressor = GCKMRegressor(**QUICK).fit(data)

@@ -88,8 +88,8 @@ class TestClassifier:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda y: y + 1, "labels are 0 and 1"),
-            (lambda y: torch.cat([y[:, :1], torch.full_like(y[:, 1:], -1)], dim=1), "all labels or none"),
+            (lambda y: y + 1, r"labels are 0, 1 and -1 \(unknown\)"),
+            (lambda y: torch.cat([y[:, :1], torch.full_like(y[:, 1:], -1)], dim=1), "column 1 of the targets is known"),
             (lambda y: torch.full_like(y, -1), "every node is unknown"),
             (lambda y: y[:-1], "have the shape"),
             (lambda y: torch.ones_like(y), "nothing to learn"),
@@ -151,3 +151,30 @@ def test_what_is_about_one_class_per_node_refuses_several(fitted, tmp_path, caps
     classifier.save(tmp_path / "model.pt")
     assert main(["predict", str(tmp_path / "model.pt")]) == 2
     assert "several labels per node" in capsys.readouterr().err
+
+
+class TestKnownInPart:
+    def test_predictions_are_those_of_each_label_alone(self):
+        data = labelled(40)
+        partly = data.clone()
+        partly.y = data.y.clone()
+        partly.y[:13, 0] = -1
+        partly.y[[1, 5, 9], 1:] = -1
+        classifier = GCKMClassifier(**QUICK).fit(partly)
+        member = classifier.model_.members[0]
+        alone = data.clone()
+        alone.train_mask = data.train_mask & (partly.y[:, 0] >= 0)
+        alone.y = data.y[:, :1].double()
+        one = GCKM.from_settings(member.settings, 8, 1)
+        scores = one.initialize(alone).solve(alone)
+        torch.testing.assert_close(member.readout.scores[:, :1], scores, atol=1e-4, rtol=1e-4)
+        right = (classifier.predict() == data.y)[data.test_mask].double().mean(dim=0)
+        assert (right[:2] > 0.85).all()
+
+    def test_unknown_labels_do_not_count(self):
+        y, p = np.array([[0, 1], [1, -1], [1, 0], [-1, -1]]), np.array([[0.2, 0.9], [0.8, 0.4], [0.3, 0.1], [0.7, 0.2]])
+        found = label_metrics(y, p > 0.5, p)
+        expected = [f1_score([0, 1, 1], [0, 1, 0]), f1_score([1, 0], [1, 0])]
+        assert found["macro_f1"] == pytest.approx(np.mean(expected))
+        assert found["micro_f1"] == pytest.approx(f1_score([0, 1, 1, 1, 0], [0, 1, 0, 1, 0]))
+        assert found["accuracy"] == pytest.approx(2 / 3)

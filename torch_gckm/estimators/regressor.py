@@ -41,7 +41,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         regressor.predict(return_std=True)               # and the spread of the errors
 
     Graphs, arrays and rows that are new are taken as by :class:`~torch_gckm.GCKMClassifier`; in ``y``, NaN means
-    unknown. There may be several columns of targets, which are predicted by the same settings; a node has all or none.
+    unknown. There may be several columns of targets, which are predicted by the same settings; a node may lack some.
 
     Args:
         search, budget, max_settings: As of :class:`~torch_gckm.GCKMClassifier`.

@@ -21,7 +21,7 @@ def has_several_labels(X: Any, y: Any) -> bool:
 
 
 def label_metrics(y: Any, predicted: Any, probabilities: Any) -> dict[str, float]:
-    """How well several labels per node are predicted; nodes with an unknown label, -1, do not count.
+    """How well several labels per node are predicted; unknown labels, -1, do not count.
 
     Args:
         y: The labels, ``[n, L]`` of 0, 1 and -1.
@@ -29,19 +29,24 @@ def label_metrics(y: Any, predicted: Any, probabilities: Any) -> dict[str, float
         probabilities: What ``predict_proba`` returns, ``[n, L]``.
 
     Returns:
-        ``macro_f1`` and ``average_precision``, the means over labels, ``micro_f1``, over all entries, and ``accuracy``,
-        the share of nodes whose labels are all right.
+        ``macro_f1`` and ``average_precision``, the means over labels, ``micro_f1``, over all known entries, and
+        ``accuracy``, the share of nodes whose known labels are all right.
     """
     y, predicted, probabilities = (np.asarray(to_matrix(part)) for part in (y, predicted, probabilities))
-    known = (y >= 0).all(axis=1)
+    known = y >= 0
     if not known.any():
         raise InvalidInputError("none of the nodes to score has labels")
-    y, predicted = y[known], predicted[known]
+    columns = [
+        (y[has, place], predicted[has, place], probabilities[has, place])
+        for place, has in enumerate(known.T)
+        if has.any()
+    ]
+    rows = known.any(axis=1)
     return {
-        "macro_f1": float(f1_score(y, predicted, average="macro", zero_division=0.0)),
-        "micro_f1": float(f1_score(y, predicted, average="micro", zero_division=0.0)),
-        "average_precision": float(average_precision_score(y, probabilities[known], average="macro")),
-        "accuracy": float(accuracy_score(y, predicted)),
+        "macro_f1": float(np.mean([f1_score(true, found, zero_division=0.0) for true, found, _ in columns])),
+        "micro_f1": float(f1_score(y[known], predicted[known], zero_division=0.0)),
+        "average_precision": float(np.mean([average_precision_score(true, sure) for true, _, sure in columns])),
+        "accuracy": float(((predicted == y) | ~known)[rows].all(axis=1).mean()),
     }
 
 

@@ -231,6 +231,8 @@ class ReadoutFit(Fit):
 
     def coded(self, codes: Tensor) -> Tensor:
         """What was solved for, ``[n, p]``: the codes ``[num_classes, p]`` of classes, or centred targets."""
+        if self.solution is not None:
+            return self.solution.problem.codes
         if self.known_entries is not None:
             raise NotFittedError("some targets are known in part; call readout(h, y, train_mask) again first")
         return self.label_value if self.has_values else codes[self.label_class.clamp(min=0)]

@@ -58,7 +58,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
         gram: How to represent the kernel matrix: ``"auto"``, ``"dense"`` or an object such as ``Dense()``.
         code: The class code: ``"one_vs_all"``, ``"binary"`` or a matrix of plus and minus ones
             ``[out_channels, p]``. Other codes than one-vs-all are decoded by Hamming distance. ``"values"`` is for
-            real targets ``[n, out_channels]``, which are centred by their mean; the scores are then predictions.
+            real targets ``[n, out_channels]``, which are centred by their mean; scores are then predictions.
         class_weight: ``"balanced"`` gives the labels of every class the same weight in sum, so that classes with
             many labels do not win everywhere. Leave-out scores keep the weights that all labels have.
 
@@ -193,8 +193,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
         """The dual objective with features that were checked before; see :meth:`loss`."""
         fit, duals = self.fit, self.h.detach()
         gram = fit.matrix_of(self.kernel, rows)
-        codes = fit.coded(self.codes) if fit.solution is None else fit.solution.problem.codes
-        problem = self._problem(fit.label_weight, codes)
+        problem = self._problem(fit.label_weight, fit.coded(self.codes))
         solution = None if gram is None else fit.solution_of(problem, duals)
         if gram is None:
             with torch.no_grad():

@@ -22,6 +22,6 @@ __all__ = [
     "VALUES", "AddedLabels", "ClassWeight", "CodeLike", "ExactSolution", "LowRankSolution", "Machine",
     "ReadoutProblem", "ReadoutSolution", "RealTargets", "Targets", "check_classes", "check_values", "class_codes",
     "class_similarity", "count_classes", "decode", "dual_objective", "is_values", "kind_of_targets",
-    "label_weights", "labels_of", "leverage_of", "p_values", "pick_mask", "places_of", "sets_of", "solve", "solve_for", "step_of",
-    "withheld_in_groups", "withheld_one_by_one",
+    "label_weights", "labels_of", "leverage_of", "p_values", "pick_mask", "places_of", "sets_of", "solve",
+    "solve_for", "step_of", "withheld_in_groups", "withheld_one_by_one",
 ]  # fmt: skip

@@ -10,10 +10,10 @@ mean does. With the scores :math:`u = G L 1 / \lambda_2` of constant codes,
     \delta_B = -\frac{\sum_{i \in B} l_i c_i}{\sum_{i \notin B} l_i}, \qquad
     E_B^{\textrm{out}} = (I - G_B)^{-1} (E_B - u_B \delta_B' - G_B (C_B - 1 \delta_B')) + 1 \delta_B'.
 
-**Codes that are known in part.** All columns share one system, in which a node has a label in every column or in none.
-A label equal to the score that its node has without it changes nothing. So a column with unknown entries :math:`M` is
-solved with :math:`C_M = (I - G_M)^{-1} E_M`, where :math:`E` are the scores for :math:`C_M = 0`: it is as if these labels
-did not exist. The column's map from labels to scores is then
+**Codes that are known in part.** All columns share one system, in which a node has a label in every column or in
+none. A label equal to the score that its node has without it changes nothing. So a column with unknown entries
+:math:`M` is solved with :math:`C_M = (I - G_M)^{-1} E_M`, where :math:`E` are the scores for :math:`C_M = 0`: it is as
+if these labels did not exist. The column's map from labels to scores is then
 :math:`G_{KK} + G_{KM} L_M / \lambda_2 (I - G_M)^{-1} G_{MK}` on the known entries :math:`K`.
 """
 
