@@ -42,7 +42,7 @@ REDUCTIONS = {
 # finishes; small matrices of channels, landmarks, labels or classes; exact matrices, which exist in one process only.
 ALLOWED = {
     # What a block of rows contributes, or each row.
-    "readout/solutions.py": {"leverage"},
+    "readout/solutions.py": {"leverage", "answer"},  # Products of labelled rows.
     "kernels/distance.py": {"total_variance"},
     "kernels/features.py": {"mean", "shared"},
     "kernels/storage.py": {"backward", "offset", "row_sum", "rows"},
@@ -86,7 +86,8 @@ ALLOWED = {
     "readout/values.py": {"_check_columns"},
     "readout/targets.py": {"balanced", "class_codes", "pick_mask"},
     "train/metrics.py": {"balanced_accuracy", "cosine_score", "effective_classes"},
-    "select/ensemble.py": {"_is_better_than_chance"},
+    "select/class_prior.py": {"checked_prior", "offset_for"},
+    "select/ensemble.py": {"_is_better_than_chance", "self_train_on"},
     "select/unlabelled.py": {"with_sure_nodes", "main_directions"},
     "select/withheld.py": {"calibrate", "groups_to_withhold", "loss", "withhold_labels"},
     # Settings of a search.
@@ -122,7 +123,7 @@ OF_ONE_PROCESS = {
     "readout/leave_out.py": {"one_at_a_time", "in_groups", "patterns"},
     "nn/fits.py": {"known_entries"},
     "select/criteria.py": {"__init__"},
-    "select/ensemble.py": {"suggest", "_withheld", "_is_better_than_chance", "_machines"},
+    "select/ensemble.py": {"suggestions", "_withheld", "_is_better_than_chance", "_machines"},
     "select/value_ensemble.py": {"__init__"},
     "select/values.py": {"explained", "means_of_others"},
     "select/withheld.py": {"check_well_posed", "groups_to_withhold", "accuracy", "withhold_labels"},

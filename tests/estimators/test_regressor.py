@@ -10,7 +10,7 @@ from torch_gckm import GCKMRegressor
 from torch_gckm.errors import GCKMError, InvalidInputError
 from torch_gckm.estimators import GCKMClassifier
 from torch_gckm.select import InductiveValueEnsemble, ValueEnsemble, search
-from torch_gckm.select.ensemble import ensemble_from
+from torch_gckm.select.ensemble_files import ensemble_from
 from torch_gckm.select.values import explained, means_of_others
 
 QUICK = {"search": None, "members": 3, "progress": False}

@@ -24,8 +24,9 @@ from torch_gckm.gram import GramLike
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
 from torch_gckm.readout import labels_of
 from torch_gckm.select import Space, ValueEnsemble
+from torch_gckm.select.class_prior import ClassPrior, checked_prior
 from torch_gckm.select.criteria import Criterion
-from torch_gckm.select.ensemble import ensemble_from
+from torch_gckm.select.ensemble_files import ensemble_from
 from torch_gckm.select.inductive_ensemble import FORMAT as ENSEMBLE_FORMAT
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.several_labels import label_probabilities, label_scales, labels_as_values
@@ -65,6 +66,8 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
         members: How many of the best settings are combined.
         self_training: Whether they also learn from the classes of nodes that they are sure of.
+        class_prior: The shares of the classes among all nodes, if they are known: a mapping ``{class: share}``, or
+            shares in the order of :attr:`classes_`. Probabilities of all nodes then have these shares on average.
         gram: How to represent kernel matrices.
         random_state: The seed of the search, as scikit-learn takes it.
         workers: How many settings to fit at a time; by default as many as there are cores, on small graphs.
@@ -97,6 +100,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         criterion: Criterion = "auto",
         members: int = MEMBERS,
         self_training: bool = True,
+        class_prior: ClassPrior = None,
         gram: GramLike = "auto",
         random_state: int | np.random.RandomState | None = 0,
         workers: int | None = None,
@@ -107,7 +111,8 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         study: str = "gckm",
     ) -> None:
         self.search, self.budget, self.max_settings, self.criterion = search, budget, max_settings, criterion
-        self.members, self.self_training, self.gram, self.random_state = members, self_training, gram, random_state
+        self.members, self.self_training, self.class_prior = members, self_training, class_prior
+        self.gram, self.random_state = gram, random_state
         self.workers, self.progress, self.n_neighbors, self.checkpoint = workers, progress, n_neighbors, checkpoint
         self.storage, self.study = storage, study
 
@@ -146,11 +151,12 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
             return self._fit_several(graph, y, split, class_names, node_names, feature_names)
         numbered = NumberedLabels.of_rows(y) if from_rows else NumberedLabels.of_graph(graph, split, class_names)
         numbered.apply_to(graph, split)
+        prior = checked_prior(self.class_prior, numbered.classes.tolist())
         count, start = len(numbered.classes), time.perf_counter()
         result = self._search(graph, count, from_rows)
         searched = time.perf_counter()
         self._warn_of_few(result)
-        model = result.ensemble(self.members, self_training=self.self_training)
+        model = result.ensemble(self.members, self_training=self.self_training, class_prior=prior)
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
         self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
         self.class_names_ = None if class_names is None or from_rows else list(class_names)
@@ -169,6 +175,8 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         feature_names: Sequence[str] | None,
     ) -> Self:
         """The same with several labels per node: real targets 0 and 1, and probabilities from withheld ones."""
+        if self.class_prior is not None:
+            raise InvalidInputError("'class_prior' is about one class per node; there are several labels per node")
         from_rows, start = y is not None, time.perf_counter()
         graph.y = labels_as_values(torch.as_tensor(y) if from_rows else labels_of(graph))
         choose_split(graph, split)

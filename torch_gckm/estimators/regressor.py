@@ -21,7 +21,7 @@ from torch_gckm.gram import GramLike
 from torch_gckm.partition import partition_of
 from torch_gckm.readout import labels_of, pick_mask
 from torch_gckm.select import Space
-from torch_gckm.select.ensemble import ensemble_from
+from torch_gckm.select.ensemble_files import ensemble_from
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.studies import StorageLike
 

@@ -73,6 +73,10 @@ class ReadoutSolution(ABC):
         makes ``[r, b]`` of ``r`` rows.
         """
 
+    @abstractmethod
+    def answer(self, index: Tensor, labels: Tensor) -> Tensor:
+        r"""The scores :math:`G_{:B} S_B` that label terms ``[b, q]`` of some nodes cause at all nodes, ``[n, q]``."""
+
     def response(self, index: Tensor) -> Tensor:
         r"""The block :math:`G_{BB}`, ``[b, b]``; see :meth:`columns`."""
         return self.columns(index)(index)

@@ -71,9 +71,11 @@ class ExactSolution(ReadoutSolution):
         return self._apply(replace(self.problem, codes=codes).labels(self.r.dtype))[2]
 
     def columns(self, index: Tensor) -> Callable[[Tensor], Tensor]:
-        unit = torch.zeros(self.r.size(0), index.size(0), dtype=self.r.dtype, device=self.r.device)
-        unit[index, torch.arange(index.size(0), device=index.device)] = 1.0
-        return self._apply(unit)[2].__getitem__
+        return self.answer(index, torch.eye(index.size(0), dtype=self.r.dtype, device=index.device)).__getitem__
+
+    def answer(self, index: Tensor, labels: Tensor) -> Tensor:
+        everywhere = torch.zeros(self.r.size(0), labels.size(1), dtype=self.r.dtype, device=self.r.device)
+        return self._apply(everywhere.index_copy(0, index, labels.to(self.r.dtype)))[2]
 
     def _apply(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         right = torch.nn.functional.pad(labels, (0, 0, 0, 1))
@@ -186,6 +188,13 @@ class LowRankSolution(ReadoutSolution):
             return self._rows(nodes) @ solved + torch.where(nodes.unsqueeze(1) == index, own, 0.0)
 
         return part
+
+    def answer(self, index: Tensor, labels: Tensor) -> Tensor:
+        right = self._rows(index).t() @ labels.double()
+        solution = solve_with_factors(self._system, self._factors, right)
+        hidden = times(self._panel, solution[:-1], torch.float64) + solution[-1]
+        own = self._own(index).unsqueeze(1) * labels.double()
+        return (self._t.unsqueeze(1) * hidden).index_add(0, index, own)
 
     def leverage(self, index: Tensor) -> Tensor:
         places, own = self.partition.own(index, self._t.size(0))  # Each process for its own nodes.

@@ -18,7 +18,7 @@ from torch_gckm.blocks import row_dots
 from torch_gckm.readout.problem import ReadoutSolution
 
 
-def step_of(leverage: Tensor, weight: float) -> Tensor:
+def step_of(leverage: Tensor, weight: float | Tensor) -> Tensor:
     r""":math:`\kappa` of nodes with the diagonal entries :math:`G_{jj}`; ``weight`` is :math:`w / \lambda_2`."""
     return weight / (1.0 + weight * leverage)
 

@@ -13,15 +13,15 @@ from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike, load_tensors
 from torch_gckm.graph import PreparedGraph
-from torch_gckm.nn import GCKM, InductiveGCKM
+from torch_gckm.nn import GCKM
 from torch_gckm.nn.fits import ReadoutFit
 from torch_gckm.nn.prediction_sets import PredictsSets, machine_of
-from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
-from torch_gckm.nn.settings import model_from_content, save_content
+from torch_gckm.nn.settings import save_content
 from torch_gckm.partition import Partition
-from torch_gckm.readout import Machine, Targets, class_similarity, is_values, label_weights
-from torch_gckm.select.inductive_ensemble import FORMAT, Calibration, InductiveEnsemble
-from torch_gckm.select.look_ahead import look_ahead
+from torch_gckm.readout import Machine, Targets, class_similarity, label_weights
+from torch_gckm.select.class_prior import offset_for
+from torch_gckm.select.inductive_ensemble import Calibration, InductiveEnsemble
+from torch_gckm.select.look_ahead import Suggestion, look_ahead
 from torch_gckm.select.unlabelled import check_count, solve_for_more, with_sure_nodes
 from torch_gckm.select.withheld import (
     calibrate,
@@ -93,29 +93,41 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
 
     def predict(self, data: Data | None = None) -> Tensor:
         """Classes ``[n]`` of the fitted graph, or of any other."""
-        return self.scores(data).argmax(dim=1)
+        return self.logits(self.scores(data)).argmax(dim=1)
 
     def predict_proba(self, data: Data | None = None) -> Tensor:
         """Calibrated class probabilities ``[n, num_classes]``."""
-        return (self.temperature * self.scores(data)).softmax(dim=1)
+        return self.logits(self.scores(data)).softmax(dim=1)
+
+    @torch.no_grad()
+    def use_class_prior(self, prior: Tensor) -> Self:
+        """Offset the scores so that probabilities of all fitted nodes have this mean, ``[num_classes]``.
+
+        See :mod:`torch_gckm.select.class_prior`. Further self-training keeps the mean.
+        """
+        self._require_fit()
+        self.offset.copy_(offset_for(self.temperature * self.scores(), prior, self.partition))
+        return self
 
     @torch.no_grad()
     def suggest(self, count: int = 10) -> Tensor:
-        """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``, the best first.
+        """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``, the best first."""
+        return torch.tensor([choice.node for choice in self.suggestions(count)])
 
-        Those after whose labels the least error is expected, by the member that agrees most with the ensemble; see
-        :mod:`torch_gckm.select.look_ahead`.
+    @torch.no_grad()
+    def suggestions(self, count: int = 10) -> list[Suggestion]:
+        """The nodes of :meth:`suggest`, and what their labels would settle; see :mod:`torch_gckm.select.look_ahead`.
+
+        What a label changes is computed by the member that agrees most with the ensemble.
         """
         self.partition.refuse("suggestions are")
         probabilities, given = self.predict_proba(), self._given()
-        free = ~given.is_labelled
-        check_count(count, panels.count(free))
+        check_count(count, panels.count(~given.is_labelled))
         agreement = [panels.count(part.argmax(dim=1) == probabilities.argmax(dim=1)) for part in self._similarities()]
         machine = machine_of(self.members[agreement.index(max(agreement))].readout)
-        weight = label_weights(machine.solution, given.classes, self.out_channels)
-        certainty = float(panels.mean(probabilities[free].amax(dim=1)))
-        temperature = temperature_of((machine.solution.scores @ machine.directions.t())[free], certainty)
-        return look_ahead(machine, probabilities, self.labelled, weight, count, temperature)
+        weight = label_weights(machine.solution, given.classes, self.out_channels).to(probabilities)
+        doubt = 1.0 - probabilities.amax(dim=1)
+        return look_ahead(machine.solution, doubt, self.labelled, probabilities @ weight, count)
 
     def self_train(
         self, data: Data, *, confidence: float = 0.8, strength: float = 10.0, rounds: int = 2, split: int | None = None
@@ -148,17 +160,19 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
         unlabelled, over = ~targets.is_labelled, targets.partition
         if not self._is_better_than_chance(targets):
             return self
-        for number in range(rounds):
-            probabilities = self.predict_proba()
-            if number == 0:
-                certainty = float(panels.mean(probabilities[unlabelled].amax(dim=1), over))
-            more = with_sure_nodes(targets, probabilities, confidence, strength)
+        prior = panels.column_means(self.predict_proba(), over) if bool(self.offset.any()) else None
+        plain = (self.temperature * self.scores()[unlabelled]).softmax(dim=1)
+        certainty = float(panels.mean(plain.amax(dim=1), over))
+        for _ in range(rounds):
+            more = with_sure_nodes(targets, self.predict_proba(), confidence, strength)
             if more is targets:
                 break
             for model in self.members:
                 solve_for_more(model, more, targets)
             self._standardise()
             self.temperature.fill_(temperature_of(self.scores()[unlabelled], certainty, over))
+            if prior is not None:
+                self.use_class_prior(prior)
         return self
 
     def is_fitted_on(self, data: Data | PreparedGraph) -> bool:
@@ -186,6 +200,8 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
 
         A file for new graphs only is read as an :class:`~torch_gckm.select.InductiveEnsemble`.
         """
+        from torch_gckm.select.ensemble_files import ensemble_from
+
         return ensemble_from(load_tensors(path), path)
 
     @torch.no_grad()
@@ -275,24 +291,3 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     def _require_fit(self) -> None:
         if not self.is_fitted:
             raise NotFittedError("the ensemble's models are not fitted")
-
-
-def ensemble_from(content: dict[str, Any], path: PathLike) -> GCKMEnsemble | InductiveEnsemble:
-    """An ensemble from the content of its file.
-
-    A single model's file is read as that of an ensemble of one, a classifier's as that of its ensemble.
-    """
-    content = content.get("ensemble", content)
-    if content.get("format") == MODEL_FORMAT:
-        content = {"format": FORMAT, "members": [content], "spread": torch.ones(1), "temperature": torch.ones(())}
-    if content.get("format") != FORMAT:
-        raise InvalidInputError(f"'{path}' is not an ensemble file of this version of torch_gckm")
-    members: list[Any] = [model_from_content(member) for member in content["members"]]
-    calibration = Calibration(content["spread"].tolist(), float(content["temperature"]))
-    if is_values(members[0].settings.readout.code):
-        from torch_gckm.select.value_ensemble import values_from
-
-        return values_from(members, content)
-    if isinstance(members[0], InductiveGCKM):
-        return InductiveEnsemble(members, calibration)
-    return GCKMEnsemble(members, calibration, content.get("labelled"))

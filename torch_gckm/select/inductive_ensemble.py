@@ -16,7 +16,7 @@ from torch_gckm.nn import GCKM, InductiveGCKM
 from torch_gckm.nn.settings import model_content
 from torch_gckm.readout import class_similarity
 
-FORMAT = "ensemble 5"
+FORMAT = "ensemble 6"
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Calibration:
 
     spread: list[float]  # What the scores of each member are divided by.
     temperature: float  # What their mean is multiplied by before a softmax.
+    offset: list[float] | None = None  # What is added then, per class; nothing if no shares of classes are known.
 
 
 class InductiveEnsemble(torch.nn.Module):
@@ -39,6 +40,7 @@ class InductiveEnsemble(torch.nn.Module):
 
     spread: Tensor
     temperature: Tensor
+    offset: Tensor
 
     def __init__(self, members: Sequence[InductiveGCKM] | Sequence[GCKM], calibration: Calibration) -> None:
         super().__init__()
@@ -47,11 +49,13 @@ class InductiveEnsemble(torch.nn.Module):
         self.models = torch.nn.ModuleList(members)
         self.register_buffer("spread", torch.tensor(calibration.spread))
         self.register_buffer("temperature", torch.tensor(calibration.temperature))
+        offset = calibration.offset or [0.0] * self.out_channels
+        self.register_buffer("offset", torch.tensor(offset, dtype=torch.float64))
 
     @property
     def calibration(self) -> Calibration:
         """How scores are combined and turned into probabilities."""
-        return Calibration(self.spread.tolist(), float(self.temperature))
+        return Calibration(self.spread.tolist(), float(self.temperature), self.offset.tolist())
 
     @property
     def out_channels(self) -> int:
@@ -78,16 +82,21 @@ class InductiveEnsemble(torch.nn.Module):
 
     def predict(self, data: Data) -> Tensor:
         """Classes ``[n]`` of a graph."""
-        return self.scores(data).argmax(dim=1)
+        return self.logits(self.scores(data)).argmax(dim=1)
 
     def predict_proba(self, data: Data) -> Tensor:
         """Calibrated class probabilities ``[n, num_classes]``."""
-        return (self.temperature * self.scores(data)).softmax(dim=1)
+        return self.logits(self.scores(data)).softmax(dim=1)
+
+    def logits(self, scores: Tensor) -> Tensor:
+        """Class scores as logarithms of probabilities, up to a constant per node, ``[n, num_classes]``."""
+        return self.temperature * scores + self.offset.to(scores)
 
     def content(self) -> dict[str, Any]:
         """All that a file needs."""
         members = [model_content(cast(InductiveGCKM, model)) for model in self.models]
-        return {"format": FORMAT, "members": members, "spread": self.spread, "temperature": self.temperature}
+        numbers = {"spread": self.spread, "temperature": self.temperature, "offset": self.offset}
+        return {"format": FORMAT, "members": members, **numbers}
 
     def save(self, path: PathLike) -> None:
         """Write all members to one file, atomically."""

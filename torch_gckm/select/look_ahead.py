@@ -1,12 +1,16 @@
-r"""Which label would tell most? Every unlabelled node is tried, with every class that it may have.
+r"""Which label would tell most? What any label would change is known without a solve.
 
-A further label changes the scores of a solved readout in closed form, see :mod:`torch_gckm.readout.updates`. So the
-error that a model expects to make once the label of node :math:`j` is known,
+In a solved readout scores are :math:`E = G L C / \lambda_2`. As in the posterior covariance of a Gaussian process,
+:math:`G_{qq}` says how much of the score of node :math:`q` is still open, and a label of node :math:`j` with the weight
+:math:`w` takes some of it away, whatever the label is (:mod:`torch_gckm.readout.updates`):
 
 .. math::
-    \sum_c P(y_j = c) \, \frac{1}{|Q|} \sum_{q \in Q} \bigl(1 - \max_s P_{j, c}(y_q = s)\bigr),
+    G' = G - \kappa_j\, G_{:j} G_{:j}', \qquad \kappa_j = \frac{w / \lambda_2}{1 + G_{jj} w / \lambda_2}.
 
-needs no solve: :math:`P_{j, c}` are the probabilities after :math:`j` got the label :math:`c`, :math:`Q` random nodes.
+So the label of :math:`j` settles :math:`\kappa_j \sum_{q \in Q} u_q G_{qj}^2`, where
+:math:`u_q = 1 - \max_c P(y_q = c)` is how unsure the model is about node :math:`q`, and :math:`Q` are random nodes. Of
+several nodes to be labelled together, each next one is chosen by the :math:`G'` of those before, which needs no guess
+of their labels: two nodes that would tell the same are not both chosen.
 """
 
 from dataclasses import dataclass
@@ -16,102 +20,66 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.blocks import blocks
-from torch_gckm.readout import Machine, step_of
-
-_SHORTLIST = 100  # Nodes that are tried again after each choice, or four times as many as are asked for.
+from torch_gckm.readout import ReadoutSolution, step_of
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a label would be like: its code and weight, and how scores become probabilities."""
+class Suggestion:
+    """A node to label next, and what its label would settle."""
 
-    codes: Tensor  # As class scores, [num_classes, num_classes].
-    weight: Tensor  # Of a label of every class, divided by lambda2, [num_classes].
-    temperature: float  # What class scores are multiplied by before a softmax.
-
-
-@dataclass
-class Situation:
-    """Candidates, nodes to judge by, and what the labels of the former do to the scores of the latter."""
-
-    chances: Tensor  # Probabilities of the candidates' classes, [r, num_classes].
-    scores: Tensor  # Class scores of the candidates, [r, num_classes].
-    leverage: Tensor  # Their diagonal of G, [r].
-    judged: Tensor  # Class scores of the nodes to judge by, [q, num_classes].
-    columns: Tensor  # G between the candidates and these, [r, q].
-
-    def expected_error(self, asked: Asked) -> Tensor:
-        """The expected error on the nodes to judge by after the label of each candidate is known, ``[r]``."""
-        result = torch.zeros_like(self.leverage)
-        for number, code in enumerate(asked.codes):
-            gain = step_of(self.leverage, float(asked.weight[number])).unsqueeze(1) * self.columns
-            moved = self.judged + gain.unsqueeze(2) * (code - self.scores).unsqueeze(1)
-            # The largest probability is 1 / sum exp(score - largest score).
-            moved = moved.sub_(moved.amax(dim=2, keepdim=True)).mul_(asked.temperature).exp_()
-            result += self.chances[:, number] * (1.0 - moved.sum(dim=2).reciprocal_().mean(dim=1))
-        return result
-
-    def answered(self, place: int, between: Tensor, asked: Asked) -> None:
-        """Give a candidate its most likely label; probabilities, and G ``between`` all candidates, change with it."""
-        number = int(self.chances[place : place + 1].argmax(dim=1))
-        step = step_of(self.leverage[place], float(asked.weight[number]))
-        own, theirs = between[:, place].clone(), self.columns[place].clone()
-        change = step * (asked.codes[number] - self.scores[place]).unsqueeze(0)
-        moved = own.unsqueeze(1) * change
-        self.chances = (self.chances.log() + asked.temperature * moved).softmax(dim=1)
-        self.scores = self.scores + moved
-        self.judged = self.judged + theirs.unsqueeze(1) * change
-        self.columns = self.columns - step * own.unsqueeze(1) * theirs
-        self.leverage = self.leverage - step * own.square()
-        between -= step * own.unsqueeze(1) * own
+    node: int
+    settled: float  # The share of all that is open, weighted by how unsure the model is.
 
 
 @torch.no_grad()
 def look_ahead(
-    machine: Machine,
-    probabilities: Tensor,
+    solution: ReadoutSolution,
+    doubt: Tensor,
     labelled: Tensor,
     weight: Tensor,
     count: int,
-    temperature: float,
     *,
     judges: int = 2000,
     seed: int = 0,
-) -> Tensor:
-    """The unlabelled nodes whose labels leave the least expected error, ``[count]``, the best first.
+) -> list[Suggestion]:
+    """The unlabelled nodes whose labels settle most, the best first; after each, all others are looked at again.
 
-    All of them are tried once. The best are tried again after each choice, as if the chosen node had its most likely
-    label: so the next one tells something else.
+    With ``m`` landmarks and ``r`` judging nodes time is ``O(n m r)`` once, and ``O(n m)`` per suggestion.
 
     Args:
-        machine: A solved readout.
-        probabilities: Calibrated probabilities of all nodes, ``[n, num_classes]``.
+        solution: A solved readout.
+        doubt: How unsure the model is about every node, ``[n]``.
         labelled: The labelled nodes.
-        weight: The weight of a label of every class, ``[num_classes]``.
+        weight: The weight that a label of each node would have, ``[n]``.
         count: How many nodes.
-        temperature: What the readout's class scores are multiplied by before a softmax.
-        judges: By how many random nodes the error is judged.
+        judges: By how many random nodes labels are judged.
         seed: Their seed.
     """
-    solution, directions = machine.solution, machine.directions
-    scores, chances = (solution.scores.double() @ directions.t()).float(), probabilities.float()
-    codes = (machine.codes.double() @ directions.t()).float()
-    asked = Asked(codes, (weight / solution.problem.lambda2).float(), temperature)
-    judged = panels.lowest(panels.random_order(scores.size(0), seed), judges).to(scores.device)
-    columns, free = solution.columns(judged), torch.ones_like(scores[:, 0], dtype=torch.bool)
-    candidates = panels.rows_where(free.index_fill(0, labelled, False))
-
-    def situation(nodes: Tensor) -> Situation:
-        leverage, part = solution.leverage(nodes).float(), columns(nodes).float()
-        return Situation(chances[nodes], scores[nodes], leverage, scores[judged], part)
-
-    errors = scores.new_empty(candidates.numel())
-    for block in blocks(candidates.numel(), judged.numel() * codes.size(0)):
-        errors[block] = situation(candidates[block]).expected_error(asked)
-    best = candidates[panels.lowest(errors, max(_SHORTLIST, 4 * count))]
-    left, between, chosen = situation(best), solution.response(best).float(), list[int]()
+    size, doubt = doubt.size(0), doubt.double()
+    judged = panels.lowest(panels.random_order(size, seed), judges).to(doubt.device)
+    columns, unsure, everyone = solution.columns(judged), doubt[judged], torch.arange(size, device=doubt.device)
+    settled, leverage = torch.empty_like(doubt), torch.empty_like(doubt)
+    for block in blocks(size, judged.numel()):
+        settled[block] = columns(everyone[block]).double().square() @ unsure
+        leverage[block] = solution.leverage(everyone[block]).double()
+    weight, whole = weight.double() / solution.problem.lambda2, float(unsure @ leverage[judged].clamp(min=0.0))
+    chosen: list[Suggestion] = []
+    removed: list[tuple[float, Tensor]] = []  # Steps, and columns of G at the time of each.
     for _ in range(count):
-        remaining = left.expected_error(asked).index_fill(0, torch.tensor(chosen, dtype=torch.long), torch.inf)
-        chosen.append(int(panels.lowest(remaining, 1)))
-        left.answered(chosen[-1], between, asked)
-    return best[chosen]
+        gain = torch.where(leverage > 0.0, step_of(leverage, weight) * settled, 0.0)
+        gain[labelled] = -torch.inf
+        gain[[choice.node for choice in chosen]] = -torch.inf
+        node = int(panels.place_of_largest(gain))
+        chosen.append(Suggestion(node, float(gain[node]) / whole if whole > 0.0 else 0.0))
+        step = float(step_of(leverage[node], weight[node]))
+        column = solution.columns(everyone[node : node + 1])(everyone).double().squeeze(1)
+        for known, other in removed:
+            column -= known * other[node] * other
+        own = unsure * column[judged]
+        spread = solution.answer(judged, own.unsqueeze(1)).squeeze(1)  # G between all nodes and these, times `own`.
+        for known, other in removed:
+            spread -= known * (other[judged] @ own) * other
+        settled -= step * column * (2.0 * spread - step * (column[judged] @ own) * column)
+        leverage -= step * column.square()
+        removed.append((step, column))
+    return chosen

@@ -4,6 +4,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.nn import GCKM
 from torch_gckm.select.criteria import Ranking
@@ -46,20 +48,24 @@ class SearchResult:
                     return model
         raise NotFittedError(self._nothing())
 
-    def ensemble(self, size: int = MEMBERS, *, self_training: bool = True) -> GCKMEnsemble:
+    def ensemble(
+        self, size: int = MEMBERS, *, self_training: bool = True, class_prior: Tensor | None = None
+    ) -> GCKMEnsemble:
         """The best settings, fitted again and combined.
 
         Args:
             size: The number of settings.
             self_training: Let the ensemble also learn from nodes that it is sure of, see
                 :meth:`GCKMEnsemble.self_train`. Not done with real targets.
+            class_prior: The shares of the classes among all nodes, if they are known, ``[num_classes]``; see
+                :meth:`GCKMEnsemble.use_class_prior`.
         """
         if size < 1:
             raise InvalidInputError(f"an ensemble needs at least one model, got size={size}")
         with self.evaluator.partition.agreed():
-            return self._ensemble(size, self_training)
+            return self._ensemble(size, self_training, class_prior)
 
-    def _ensemble(self, size: int, self_training: bool) -> GCKMEnsemble:
+    def _ensemble(self, size: int, self_training: bool, class_prior: Tensor | None) -> GCKMEnsemble:
         candidates, models = self.ranked(), dict[int, GCKM]()
         with quiet():
             while members := choose_members(self.ranking.worth_combining(candidates), size):
@@ -75,6 +81,8 @@ class SearchResult:
                     if isinstance(self.evaluator, ValueEvaluator):
                         return ValueEnsemble(chosen)
                     ensemble = GCKMEnsemble(chosen)
+                    if class_prior is not None:
+                        ensemble.use_class_prior(class_prior)
                     return ensemble.self_train_on(self.evaluator.labels.targets) if self_training else ensemble
         raise NotFittedError(self._nothing())
 
