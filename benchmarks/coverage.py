@@ -4,8 +4,8 @@
 
 One model per graph with settings that no label has chosen, the same for all graphs but for the propagation. Labels are
 drawn uniformly: as many as 20 per class, on the Wikipedia graphs 2.5 % of the nodes. Layers are fitted once; every draw
-solves the readout again. The ensembles are those of ``GCKMClassifier(search=None)``, whose members the labels have
-chosen, for fewer draws; with labels drawn uniformly, and with 5 and 20 per class.
+solves the readout again. The ensembles are those of ``GCKMClassifier()`` without a limit of time, whose members the
+labels have chosen, for fewer draws; with labels drawn uniformly, and with 5 and 20 per class.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def run(task: dict[str, Any], root: str | None) -> dict[str, Any]:
         if task["labels"] != "uniform":
             data = PerClassSplit(int(task["labels"]), seed=seed)(data)
         mask, data.val_mask, data.test_mask = data.train_mask, None, None
-        classifier = GCKMClassifier(search=None, progress=False).fit(data)
+        classifier = GCKMClassifier(budget=None, workers=1, progress=False).fit(data)
         place = {int(number): at for at, number in enumerate(classifier.classes_)}
         p, predicted = classifier.model_.p_values(randomize=True, seed=10_000 + seed), classifier.predict()
         if len(place) < int(data.y.max()) + 1:  # Classes that were not drawn are never in a set.
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
     parser.add_argument("--datasets", nargs="*", default=list(DATASETS))
     parser.add_argument("--draws", type=int, default=100, help="draws of the labels for a fixed model")
-    parser.add_argument("--ensemble-draws", type=int, default=10, help="draws of the labels for an ensemble")
+    parser.add_argument("--ensemble-draws", type=int, default=5, help="draws of the labels for an ensemble")
     parser.add_argument("--labels", nargs="*", default=["uniform", "5", "20"], help="labels of the ensembles")
     parser.add_argument("--out", type=Path, default=RESULTS)
     args = parser.parse_args()

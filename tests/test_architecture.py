@@ -77,7 +77,6 @@ ALLOWED = {
     "readout/leave_out.py": {
         "places_of",
         "_checked_places",
-        "in_groups",
         "patterns",
         "withheld_in_groups",
         "withheld_one_by_one",
