@@ -16,7 +16,7 @@ from torch_gckm.nn import GCKM, InductiveGCKM
 from torch_gckm.nn.settings import model_content
 from torch_gckm.readout import class_similarity
 
-FORMAT = "ensemble 5"
+FORMAT = "ensemble 6"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,11 @@ class InductiveEnsemble(torch.nn.Module):
 
     def predict_proba(self, data: Data) -> Tensor:
         """Calibrated class probabilities ``[n, num_classes]``."""
-        return (self.temperature * self.scores(data)).softmax(dim=1)
+        return self.probabilities(self.scores(data))
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Calibrated probabilities of scores, ``[n, num_classes]`` both."""
+        return (self.temperature * scores).softmax(dim=1)
 
     def content(self) -> dict[str, Any]:
         """All that a file needs."""

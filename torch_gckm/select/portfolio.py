@@ -8,7 +8,9 @@ settings for every one of these graphs, and the first few serve as many of them 
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import torch
@@ -16,7 +18,7 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.blocks import row_dots
-from torch_gckm.graph import Direction
+from torch_gckm.graph import AS_GIVEN, Direction, Weighting
 from torch_gckm.graph.halo import local_numbers
 from torch_gckm.kernels import DenseFeatures
 from torch_gckm.nn import ModelSettings
@@ -30,10 +32,13 @@ _PROJECTED = 256  # Columns that features are projected to before neighbours are
 _MOST_PAIRS = 50_000
 
 
-def portfolio(graphs: PreparedGraphs, direction: Direction = "in") -> list[tuple[ModelSettings, float]]:
+def portfolio(
+    graphs: PreparedGraphs, direction: Direction = "in", weightings: Sequence[Weighting] = (AS_GIVEN,)
+) -> list[tuple[ModelSettings, float]]:
     """The settings to try first on a graph, in this order, and what they promise.
 
     The most promising ones and those that serve the most kinds of graphs take turns, so that a few are a good start.
+    So do the ways to read edge weights: each setting is tried with one of them.
     """
     share = SHARE_OF_SMOOTH[smoothness(graphs) >= SMOOTH_FROM]
     entries = [json.loads(line) for line in PORTFOLIO.read_text().splitlines()]
@@ -41,7 +46,13 @@ def portfolio(graphs: PreparedGraphs, direction: Direction = "in") -> list[tuple
     promises = [share * entry["promise"]["smooth"] + (1.0 - share) * entry["promise"]["other"] for entry in entries]
     promising = sorted(range(len(entries)), key=lambda place: -promises[place])
     order = dict.fromkeys(place for pair in zip(promising, range(len(entries)), strict=True) for place in pair)
-    return [(settings[place], promises[place]) for place in order]
+    ways, result = cycle(weightings), []
+    for place in order:
+        setting = settings[place]
+        if setting.sees_edges:
+            setting = setting.weighted(next(ways))
+        result.append((setting, promises[place]))
+    return result
 
 
 def turned(settings: ModelSettings, direction: Direction) -> ModelSettings:
