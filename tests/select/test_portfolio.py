@@ -78,7 +78,7 @@ def test_a_search_begins_with_it(graph):
 def test_directed_graphs_are_seen_both_ways(graph):
     graph.edge_index = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
     trials = search(graph, budget=None, max_settings=2, progress=False).trials
-    assert [trial.setting for trial in trials] == [s for s, _ in portfolio(PreparedGraphs(graph), "both")[:2]]
+    assert [trial.setting for trial in trials] == [s for s, _ in portfolio(PreparedGraphs(graph), ("both",))[:2]]
     settings = [trial.setting for trial in trials]
     assert {part.propagation.direction for s in settings for part in (s, *s.layers)} == {"both"}
 

@@ -3,6 +3,7 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.estimators.base import GraphEstimator, check_count, seed_of
 from torch_gckm.estimators.edges import graph_content, join_by_edges
 from torch_gckm.files import PathLike
+from torch_gckm.graph import is_directed
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.settings import save_content
 from torch_gckm.partition import WHOLE
@@ -41,6 +43,8 @@ class SearchedEstimator(GraphEstimator):
 
     def _search(self, graph: Data, num_classes: int | None) -> SearchResult:
         space = self.search if isinstance(self.search, Space) else Space()
+        if self.directed_ and space.directions is None and is_directed(graph):
+            space = replace(space, directions=("both", "in", "out"))
         options: dict[str, Any] = self.get_params(deep=False)
         budget, most, workers = options["budget"], options["max_settings"], options["workers"]
         if self.search is None:

@@ -52,9 +52,11 @@ class PropagationSettings:
         """The module."""
         return Propagation(self.kind, self.hops, self.direction, self.alpha, self.weights, self.unit)
 
-    def weighted(self, weighting: Weighting) -> PropagationSettings:
-        """The same with edge weights read in another way; a propagation that sees no edges stays as it is."""
-        return self if self.kind == "none" else replace(self, weights=weighting.kind, unit=weighting.unit)
+    def seeing(self, direction: Direction, weighting: Weighting) -> PropagationSettings:
+        """The same with edges seen in another way; a propagation that sees none stays as it is."""
+        if self.kind == "none":
+            return self
+        return replace(self, direction=direction, weights=weighting.kind, unit=weighting.unit)
 
     def __str__(self) -> str:
         hops = "" if self.kind == "none" or self.hops == 1 else f"^{self.hops}"
@@ -127,10 +129,10 @@ class ModelSettings:
         """Whether something is propagated."""
         return any(part.kind != "none" for part in (self.propagation, *(layer.propagation for layer in self.layers)))
 
-    def weighted(self, weighting: Weighting) -> ModelSettings:
-        """The same settings with edge weights read in another way."""
-        layers = [replace(layer, propagation=layer.propagation.weighted(weighting)) for layer in self.layers]
-        return replace(self, layers=tuple(layers), propagation=self.propagation.weighted(weighting))
+    def seeing(self, direction: Direction, weighting: Weighting) -> ModelSettings:
+        """The same settings with edges seen in another way."""
+        layers = [replace(layer, propagation=layer.propagation.seeing(direction, weighting)) for layer in self.layers]
+        return replace(self, layers=tuple(layers), propagation=self.propagation.seeing(direction, weighting))
 
     def layer_keys(self) -> list[str]:
         """For every depth, a text that two settings share if they agree so far on input and layers."""

@@ -9,8 +9,7 @@ settings for every one of these graphs, and the first few serve as many of them 
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 
 import torch
@@ -33,32 +32,22 @@ _MOST_PAIRS = 50_000
 
 
 def portfolio(
-    graphs: PreparedGraphs, direction: Direction = "in", weightings: Sequence[Weighting] = (AS_GIVEN,)
+    graphs: PreparedGraphs, directions: Sequence[Direction] = ("in",), weightings: Sequence[Weighting] = (AS_GIVEN,)
 ) -> list[tuple[ModelSettings, float]]:
     """The settings to try first on a graph, in this order, and what they promise.
 
     The most promising ones and those that serve the most kinds of graphs take turns, so that a few are a good start.
-    So do the ways to read edge weights: each setting is tried with one of them.
+    So do directions, and ways to read edge weights: each setting is tried with one of each.
     """
     share = SHARE_OF_SMOOTH[smoothness(graphs) >= SMOOTH_FROM]
     entries = [json.loads(line) for line in PORTFOLIO.read_text().splitlines()]
-    settings = [turned(ModelSettings.from_dict(entry["settings"]), direction) for entry in entries]
+    settings = [ModelSettings.from_dict(entry["settings"]) for entry in entries]
     promises = [share * entry["promise"]["smooth"] + (1.0 - share) * entry["promise"]["other"] for entry in entries]
     promising = sorted(range(len(entries)), key=lambda place: -promises[place])
     order = dict.fromkeys(place for pair in zip(promising, range(len(entries)), strict=True) for place in pair)
-    ways, result = cycle(weightings), []
-    for place in order:
-        setting = settings[place]
-        if setting.sees_edges:
-            setting = setting.weighted(next(ways))
-        result.append((setting, promises[place]))
-    return result
-
-
-def turned(settings: ModelSettings, direction: Direction) -> ModelSettings:
-    """The same settings, propagating in another direction."""
-    layers = [replace(layer, propagation=replace(layer.propagation, direction=direction)) for layer in settings.layers]
-    return replace(settings, layers=tuple(layers), propagation=replace(settings.propagation, direction=direction))
+    ways = cycle(product(directions, weightings))
+    used = [settings[place].seeing(*next(ways)) if settings[place].sees_edges else settings[place] for place in order]
+    return [(setting, promises[place]) for setting, place in zip(used, order, strict=True)]
 
 
 @torch.no_grad()

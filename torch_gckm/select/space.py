@@ -95,6 +95,7 @@ class Space:
         propagations: How layers propagate, or without layers the input features: kinds and numbers of hops.
         powers: How much of the spectrum layers keep.
         directions: Which neighbours they receive from; by default all there is to choose from on a directed graph.
+            Settings that did well on other graphs receive from both sides by default, and else take turns.
         weights: How they read edge weights, see :class:`~torch_gckm.graph.Propagation`; by default in all ways if the
             graph has weights. All layers of a model read them in the same way.
         unit: What weights are divided by before logarithms are taken; by default their geometric mean.
@@ -148,8 +149,8 @@ class Space:
             directions = DIRECTIONS if is_directed(data) else ("in",)
         if ways is None:
             ways = WEIGHTS if has_weights(weight, over) else ("given",)
-        if unit is None:
-            unit = 1.0 if weight is None else typical_weight(weight, over)
+        if unit is None and weight is not None and "log" in ways:
+            unit = typical_weight(weight, over)
         return replace(self, directions=directions, weights=ways, unit=unit)
 
     @property
@@ -171,7 +172,7 @@ class Space:
         direction = directions[0] if len(directions) == 1 else chooser.choice(f"direction{number}", directions)
         ways = self.weightings
         weighting = ways[0] if len(ways) == 1 else chooser.choice("weights", ways)
-        return PropagationSettings(kind, hops, direction).weighted(weighting)
+        return PropagationSettings(kind, hops).seeing(direction, weighting)
 
     def draw_layer(self, chooser: Chooser, number: int) -> LayerSettings:
         """The setting of one hidden layer."""
