@@ -116,7 +116,9 @@ def test_loaded_classifiers_of_rows(blobs, few, tmp_path, inductive):
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
     for rows in (X, new):
         if inductive:
-            with pytest.raises(InvalidInputError, match=r"without its graph \(inductive=True\).*pass a whole new graph"):
+            with pytest.raises(
+                InvalidInputError, match=r"without its graph \(inductive=True\).*pass a whole new graph"
+            ):
                 loaded.predict(rows)
         else:
             np.testing.assert_array_equal(loaded.predict_proba(rows), fitted.predict_proba(rows))
