@@ -6,7 +6,7 @@ An ensemble of the first four settings of the portfolio starts from one label pe
 class is asked for and labelled, and the readouts are solved again; layers do not depend on labels and are fitted once.
 Ways to ask: at random; the smallest gap between the two largest probabilities (``uncertainty``); doubted nodes far from
 labelled ones and each other (``doubt and distance``); the nodes nearest to centres of k-means on propagated features,
-with as many centres as there will be labels (``k-means``, FeatProp); and ``suggest``, the nodes whose labels settle most
+with as many centres as there will be labels (``k-means``, FeatProp); ``suggest``, the nodes whose labels settle most
 (``look-ahead``). Accuracies are of all nodes that have no label.
 """
 

@@ -154,12 +154,13 @@ def test_new_rows_of_a_directed_graph(blobs, few):
     X, _ = blobs
     both = nearest_edges(X[:100], 8)
     edges = both[:, both[0] < both[1]]
-    fitted = classifier().fit(X[:100], few[:100], edge_index=edges)
+    with pytest.warns(GCKMWarning, match="540 of 540 edges are given in one direction only, and count in both"):
+        fitted = classifier().fit(X[:100], few[:100], edge_index=edges)
     together = fitted.predict_proba(X[100:])
     one_by_one = np.concatenate([fitted.predict_proba(X[row : row + 1]) for row in range(100, 150)])
     np.testing.assert_allclose(together, one_by_one, atol=1e-5)
 
-    asked = classifier(search=Space(channels=(3,), directions=("out",)), max_settings=6)
+    asked = classifier(search=Space(channels=(3,), directions=("out",)), max_settings=6, directed=True)
     asked.fit(X[:100], few[:100], edge_index=edges)
     assert asked.predict(X[:3]).shape == (3,)  # Fitted rows.
     with pytest.raises(InvalidInputError, match="receive along edges"):
@@ -261,7 +262,8 @@ def test_sparse_rows_are_as_good_as_dense_ones():
     X = generator.random((60, 20)) * (generator.random((60, 20)) < 0.2)
     edges, y = generator.integers(60, size=(2, 200)), np.arange(60) % 3
     dense, sparse = (
-        GCKMClassifier(search=None).fit(x, y, edge_index=edges).predict_proba() for x in (X, csr_matrix(X))
+        GCKMClassifier(search=None, directed=True).fit(x, y, edge_index=edges).predict_proba()
+        for x in (X, csr_matrix(X))
     )
     np.testing.assert_allclose(dense, sparse, atol=1e-3)
 

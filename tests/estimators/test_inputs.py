@@ -47,11 +47,11 @@ def test_new_nodes_listen_and_are_not_heard(sparse):
     np.testing.assert_array_equal(joined.x.to_dense().numpy(), np.vstack([LINE, new]))
 
 
-def test_new_edges_have_the_mean_weight():
+def test_new_edges_have_a_usual_weight():
     graph = Data(
-        x=torch.from_numpy(LINE), edge_index=torch.tensor([[0, 1], [1, 0]]), edge_weight=torch.tensor([2.0, 4])
+        x=torch.from_numpy(LINE), edge_index=torch.tensor([[0, 1], [1, 0]]), edge_weight=torch.tensor([1.0, 9])
     )
-    assert join(graph, LINE[:1] + 0.1, 2).edge_weight.tolist() == [2.0, 4.0, 3.0, 3.0]
+    assert join(graph, LINE[:1] + 0.1, 2).edge_weight.tolist() == [1.0, 9.0, 3.0, 3.0]  # The geometric mean.
     graph.edge_index, graph.edge_weight = torch.empty(2, 0, dtype=torch.long), torch.empty(0)
     assert join(graph, LINE[:1] + 0.1, 1).edge_weight.tolist() == [1.0]
 

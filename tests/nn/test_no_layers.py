@@ -103,7 +103,7 @@ def test_files_and_copies(graph64, new, tmp_path, gram, normalize):
     loaded, small = GCKM.load(tmp_path / "model.pt"), GCKM.load(tmp_path / "small.pt")
     for found in (loaded, twin, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert found.is_fitted_on(graph64)
-        assert found.propagation.key == ("ppr", 5, "in", 0.3)
+        assert found.propagation.key == ("ppr", 5, "in", 0.3, "given", 1.0)
         assert torch.equal(found(graph64.x, graph64.edge_index), model.readout.scores)
         assert torch.equal(found.scores(new), model.scores(new))
         assert torch.equal(found.embed(), model.embed())

@@ -6,10 +6,11 @@ from torch_geometric.data import Data
 
 from tests.conftest import make_graph
 from torch_gckm.errors import GraphMismatchError
+from torch_gckm.graph import AS_GIVEN
 from torch_gckm.nn import ModelSettings
 from torch_gckm.select import search
 from torch_gckm.select.portfolio import PORTFOLIO, SMOOTH_FROM, portfolio, smoothness
-from torch_gckm.select.space import direction_kernel
+from torch_gckm.select.space import Space, direction_kernel
 from torch_gckm.select.trial import PreparedGraphs
 
 
@@ -78,9 +79,10 @@ def test_a_search_begins_with_it(graph):
 def test_directed_graphs_are_seen_both_ways(graph):
     graph.edge_index = graph.edge_index[:, graph.edge_index[0] < graph.edge_index[1]]
     trials = search(graph, budget=None, max_settings=2, progress=False).trials
-    assert [trial.setting for trial in trials] == [s for s, _ in portfolio(PreparedGraphs(graph), "both")[:2]]
+    assert [trial.setting for trial in trials] == [s for s, _ in portfolio(PreparedGraphs(graph), ("both",))[:2]]
     settings = [trial.setting for trial in trials]
-    assert {part.propagation.direction for s in settings for part in (s, *s.layers)} == {"both"}
+    parts = [part.propagation for s in settings for part in (s, *s.layers)]
+    assert {part.direction for part in parts if part.kind != "none"} == {"both"}
 
 
 def test_the_direction_kernel_is_nearly_the_cosine():
@@ -91,3 +93,24 @@ def test_the_direction_kernel_is_nearly_the_cosine():
     torch.testing.assert_close(kernel(x), unit @ unit.t(), atol=0.05, rtol=0.0)
     zeros = kernel(torch.cat([x, torch.zeros_like(x[:1])]))
     assert bool(zeros.isfinite().all())
+
+
+def test_ways_to_see_edges_take_turns(graph):
+    """Every setting once; among any three that propagate in a row, each way to read weights."""
+    plain = portfolio(PreparedGraphs(graph))
+    graph.edge_weight = torch.rand(graph.num_edges, generator=torch.Generator().manual_seed(0)) + 0.5
+    space = Space().on_graph(graph)
+    found = portfolio(PreparedGraphs(graph), ("in",), space.weightings)
+    for (setting, promise), (before, promised) in zip(found, plain, strict=True):
+        assert promise == promised
+        assert setting.seeing("in", AS_GIVEN) == before
+    seen = [{part.propagation.weights for part in (s, *s.layers) if part.propagation.kind != "none"} for s, _ in found]
+    ways = [way for ways in seen for way in ways]
+    assert all(len(ways) < 2 for ways in seen)
+    assert len(ways) > 30
+    assert all(set(ways[place : place + 3]) == {"given", "log", "none"} for place in range(len(ways) - 2))
+    both = portfolio(PreparedGraphs(graph), ("both", "in", "out"), space.weightings)
+    pairs = {
+        (p.direction, p.weights) for s, _ in both for p in (s.propagation, *(part.propagation for part in s.layers))
+    }
+    assert len(pairs - {("in", "given")}) == 8

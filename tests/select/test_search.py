@@ -7,8 +7,9 @@ import torch
 from tests.conftest import make_graph, permute_graph
 from tests.select.helpers import SMALL, quick
 from torch_gckm import Trainer
-from torch_gckm.errors import GraphMismatchError, InvalidInputError, NotFittedError
-from torch_gckm.select import search
+from torch_gckm.errors import GCKMWarning, GraphMismatchError, InvalidInputError, NotFittedError
+from torch_gckm.graph import typical_weight
+from torch_gckm.select import Space, search
 from torch_gckm.select.portfolio import PORTFOLIO
 from torch_gckm.select.trial import Evaluator
 
@@ -34,6 +35,23 @@ class TestSearch:
         assert _directions(result.trials) > {"in", "out"}
         found = [layer.aggregation.direction for layer in result.model().layers]
         assert found == [layer.propagation.direction for layer in result.best.setting.layers]
+
+    def test_weights_with_a_heavy_tail(self):
+        """A few edges, drawn at random, weigh thousands: taken as given, they would drown the others."""
+        data = make_graph(90, seed=2)
+        noise = torch.rand(data.num_edges, generator=torch.Generator().manual_seed(0))
+        data.edge_weight = torch.where(noise < 0.05, 7000.0, 0.6 + noise)
+        tells = pytest.warns(GCKMWarning, match="heavy tail: .* the search also tries their logarithms, and edges")
+        with tells:
+            result = search(data, budget=None, max_settings=12, progress=False)
+        settings = [trial.setting for trial in result.trials]
+        parts = [part.propagation for s in settings for part in (s, *s.layers) if part.propagation.kind != "none"]
+        assert {part.weights for part in parts} == {"given", "log", "none"}
+        assert {part.unit for part in parts if part.weights == "log"} == {typical_weight(data.edge_weight)}
+        assert float((result.ensemble().predict() == data.y)[data.test_mask].double().mean()) > 0.75
+        with pytest.warns(GCKMWarning, match=r"heavy tail: .* with Space\(weights=None\) the search also tries"):
+            search(data, Space(weights=("given",)), budget=None, max_settings=1, progress=False)
+        search(data, Space(weights=("none",)), budget=None, max_settings=1, progress=False)  # Nothing is said.
 
     def test_budget_in_seconds(self, graph):
         assert 0 < len(search(graph, SMALL, budget=0.3, progress=False)) < 200
@@ -98,7 +116,7 @@ class TestSearch:
             quick(other, 4, checkpoint=tmp_path / "search.pt")
 
     @pytest.mark.parametrize(("what", "match"), [
-        ("x", "other graph"), ("edge_weight", "other graph"), ("train_mask", "other labels"),
+        ("x", "other graph"), ("edge_weight", "other .*graph"), ("train_mask", "other labels"),
         ("val_mask", "other labels"), ("label weights", "other labels"),
     ])  # fmt: skip
     def test_a_change_of_the_data_is_another_search(self, graph, tmp_path, what, match):

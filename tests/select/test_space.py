@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import torch
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import kernel_from_config
@@ -73,5 +74,33 @@ def test_directions_are_drawn_on_directed_graphs_alone(graph):
     assert {layer.propagation.direction for setting in directed for layer in setting.layers} == {"in", "out", "both"}
     assert plain == [Space().setting(number, seed=0) for number in range(60)]
     space = Space(directions=("out",))
-    assert space.on_graph(one_way) == space
+    assert space.on_graph(one_way).directions == ("out",)
     assert " out" in str(Space(directions=("out",), propagations=(("sum", 1),)).setting(0, seed=0))
+
+
+def test_ways_to_read_weights_are_drawn_where_there_are_weights(graph):
+    def ways(setting):
+        parts = [setting.propagation, *(layer.propagation for layer in setting.layers)]
+        return {(part.weights, part.unit) for part in parts if part.kind != "none"}
+
+    weighted = graph.clone()
+    weighted.edge_weight = torch.full((graph.num_edges,), 40.0)
+    space = Space(depth=(0, 2)).on_graph(weighted)
+    found = [ways(space.setting(number, seed=0)) for number in range(30)]
+    assert all(len(part) <= 1 for part in found)  # All layers of a model read them alike.
+    assert set.union(*found) == {("given", 1.0), ("log", 40.0), ("none", 1.0)}
+    assert json.loads(json.dumps(space.setting(0, seed=0).to_dict())) == space.setting(0, seed=0).to_dict()
+    texts = " ".join(str(space.setting(number, seed=0)) for number in range(30))
+    assert "log(1 + w/40)" in texts
+    assert "unweighted" in texts
+    for data in (graph, weighted):
+        data.edge_weight = torch.ones(graph.num_edges)
+        assert Space().on_graph(data).weights == ("given",)
+    assert Space(weights=("none",)).on_graph(weighted).weights == ("none",)
+    assert Space(unit=3.0, weights=("log",)).on_graph(weighted).unit == 3.0
+
+
+@pytest.mark.parametrize("bad", [{"weights": ()}, {"weights": ("root",)}, {"unit": 0.0}])
+def test_bad_ways_to_read_weights(bad):
+    with pytest.raises(InvalidInputError, match=r"'weights' must be some of|'unit' must be a positive"):
+        Space(**bad)

@@ -56,7 +56,7 @@ def fit(args: argparse.Namespace) -> None:
         require_matplotlib()  # Before the work, not after it.
     check_outputs(args, args.model, args.predictions, args.report, *search_files(args))
     graph = _read_labelled(args)
-    classifier = GCKMClassifier(random_state=args.seed, **search_options(args))
+    classifier = GCKMClassifier(random_state=args.seed, directed=args.directed, **search_options(args))
     classifier.fit(graph.data, class_names=graph.classes, node_names=graph.nodes, feature_names=graph.columns)
     classifier.save(args.model, inductive=args.inductive)
     result, ensemble, labels = classifier.result_, classifier.model_, classifier.labels_
@@ -93,7 +93,8 @@ def predict(args: argparse.Namespace) -> None:
     columns = getattr(classifier, "feature_names_in_", None)
     if classes is None:
         args.labels = None  # Numbers are predicted whatever is known.
-    graph = _read(args, None if classes is None else [str(name) for name in classes.tolist()], columns)
+    names = None if classes is None else [str(name) for name in classes.tolist()]
+    graph = _read(args, names, columns, classifier.node_names_ or [])
     if columns is not None and graph.columns is None and args.features is not None:
         note(f"{args.features} does not name its columns: they are taken in the order of the model's")
     write(args.output, classifier, graph.data, graph.nodes)
@@ -140,7 +141,9 @@ def cluster(args: argparse.Namespace) -> None:
     if not 2 <= count <= len(graph.nodes):
         raise InvalidInputError(f"say with --clusters how many to look for, from 2 to {len(graph.nodes)}, got {count}")
     _summarise(graph)
-    found = GCKMClustering(count, args.channels, args.aggregation, random_state=args.seed).fit_predict(graph.data)
+    found = GCKMClustering(
+        count, args.channels, args.aggregation, random_state=args.seed, directed=args.directed
+    ).fit_predict(graph.data)
     write_table(args.output, ["node", "cluster"], zip(map(plain, graph.nodes), found.tolist(), strict=True))
 
 
@@ -163,9 +166,12 @@ def info(args: argparse.Namespace) -> None:
 
 
 def _read(
-    args: argparse.Namespace, classes: Sequence[str] | None = None, columns: Sequence[str] | None = None
+    args: argparse.Namespace,
+    classes: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    fitted: Sequence[str] | None = None,
 ) -> NamedGraph:
-    graph = read_graph(args, classes, columns)
+    graph = read_graph(args, classes, columns, fitted)
     _summarise(graph)
     return graph
 

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -56,13 +56,20 @@ def _seed(text: str) -> int:
 
 
 def read_graph(
-    args: argparse.Namespace, classes: Sequence[str] | None = None, columns: Sequence[str] | None = None
+    args: argparse.Namespace,
+    classes: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    fitted: Sequence[str] | None = None,
 ) -> NamedGraph:
-    """The graph that the options name; names of its classes and columns are given, in order, or those that occur."""
+    """The graph that the options name; names of its classes and columns are given, in order, or those that occur.
+
+    Edges of files may lead to ``fitted`` nodes of a model: the graph's ``new_edges`` are then those of new nodes. A
+    model may know none.
+    """
     if (args.dataset is None) == (args.features is None):
         raise InvalidInputError("name a graph with --dataset, or give --features and --edges")
     if args.dataset is None:
-        return _from_files(args, classes, columns)
+        return _from_files(args, classes, columns, fitted)
     if args.edges is not None or args.n_neighbors is not None or args.labels is not None:
         raise InvalidInputError("a dataset has its edges and labels; --edges, --n-neighbors, --labels go with files")
     split = None if args.labels_per_class is None else PerClassSplit(args.labels_per_class, seed=args.seed)
@@ -83,7 +90,12 @@ def read_graph(
     return NamedGraph(data, [str(node) for node in range(data.num_nodes)], names)
 
 
-def _from_files(args: argparse.Namespace, classes: Sequence[str] | None, columns: Sequence[str] | None) -> NamedGraph:
+def _from_files(
+    args: argparse.Namespace,
+    classes: Sequence[str] | None,
+    columns: Sequence[str] | None,
+    fitted: Sequence[str] | None = None,
+) -> NamedGraph:
     for option, value in (("--split", args.split), ("--labels-per-class", args.labels_per_class)):
         if value is not None:
             raise InvalidInputError(f"{option} goes with --dataset; the labels of a file are all used")
@@ -105,8 +117,7 @@ def _from_files(args: argparse.Namespace, classes: Sequence[str] | None, columns
         dense = x if x.layout == torch.strided else x.to_dense()
         data = Data(x=x, edge_index=nearest_edges(dense.numpy(), args.n_neighbors))
     else:
-        edges, weight = read_edges(args.edges, table, args.directed)
-        data = Data(x=x, edge_index=edges, edge_weight=weight)
+        data = _joined(args, table, x, fitted)
     numeric = getattr(args, "target", "class") == "numeric"
     found = {} if args.labels is None else read_labels(args.labels, table, numeric=numeric)
     if numeric:
@@ -119,6 +130,27 @@ def _from_files(args: argparse.Namespace, classes: Sequence[str] | None, columns
             raise InvalidInputError(f"{args.labels} has the class '{name}', which the model does not know")
         data.y[place] = number[name]
     return NamedGraph(data, nodes, names, table.columns, _summary(data, names, table.headings))
+
+
+def _joined(args: argparse.Namespace, table: FeatureTable, x: Tensor, fitted: Sequence[str] | None) -> Data:
+    """The graph of a file of edges, or, if some lead to fitted nodes, new nodes and their ``new_edges``."""
+    if not fitted or not set(fitted).isdisjoint(table.nodes):  # A whole graph, which has fitted nodes perhaps.
+        hint = "" if fitted is None else "; a model for other graphs only (--inductive) knows no nodes of its own"
+        edges, weight = read_edges(args.edges, table, args.directed, hint)
+        return Data(x=x, edge_index=edges, edge_weight=weight)
+    size = len(fitted)
+    edges, weight = read_edges(args.edges, replace(table, nodes=[*fitted, *table.nodes]), args.directed)
+    is_fitted = edges < size
+    if not bool(is_fitted.any()):
+        return Data(x=x, edge_index=edges - size, edge_weight=weight)
+    between = edges[:, is_fitted.all(dim=0)]
+    if between.numel():
+        first, second = (fitted[node] for node in between[:, 0].tolist())
+        raise InvalidInputError(
+            f"{args.edges} joins '{first}' and '{second}', which both belong to the fitted graph: give edges of new "
+            "nodes alone, or the features and edges of the whole new graph"
+        )
+    return Data(x=x, new_edges=edges, edge_weight=weight)
 
 
 def _with_numbers(
@@ -138,7 +170,9 @@ def _with_numbers(
 
 def _summary(data: Data, classes: Sequence[str], headings: Sequence[str]) -> str:
     """What was read, in a line, so that nothing is taken for something else unnoticed."""
-    parts = [f"{data.num_nodes:,} nodes", f"{data.num_features:,} columns", f"{data.num_edges:,} directed edges"]
+    to_fitted = data.get("new_edges")
+    edges = f"{data.num_edges:,} directed edges" if to_fitted is None else "edges to nodes of the fitted graph"
+    parts = [f"{data.num_nodes:,} nodes", f"{data.num_features:,} columns", edges]
     if data.edge_weight is not None:
         parts.append(f"weights {float(data.edge_weight.min()):,.3g} to {float(data.edge_weight.max()):,.3g}")
     known = int((data.y >= 0).sum())

@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from torch_gckm.cli.graphs import read_graph
-from torch_gckm.cli.outputs import check_outputs, note, plain, write_table
+from torch_gckm.cli.outputs import asked, check_outputs, note, plain, write_table
 from torch_gckm.cli.searches import search_files, search_options
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import load_tensors
@@ -33,7 +33,7 @@ def fit_numbers(args: argparse.Namespace) -> None:
     graph = read_graph(args)
     if graph.summary is not None:
         note(graph.summary)
-    regressor = GCKMRegressor(random_state=args.seed, **search_options(args))
+    regressor = GCKMRegressor(random_state=args.seed, directed=args.directed, **search_options(args))
     regressor.fit(graph.data, node_names=graph.nodes, feature_names=graph.columns)
     regressor.save(args.model, inductive=args.inductive)
     result = regressor.result_
@@ -48,7 +48,7 @@ def fit_numbers(args: argparse.Namespace) -> None:
 
 def write_numbers(path: Path | None, regressor: GCKMRegressor, data: Data | None, nodes: list[str] | None) -> None:
     """Write the number of every node of a graph, by default the fitted one, and the spread of its error."""
-    values, spread = (torch.as_tensor(part) for part in regressor.predict(data, return_std=True))
+    values, spread = (torch.as_tensor(part) for part in regressor.predict(**asked(data), return_std=True))
     if values.dim() == 2:
         raise InvalidInputError("the model predicts several columns; use GCKMRegressor.load(path).predict() in Python")
     names = nodes or [str(node) for node in range(len(values))]

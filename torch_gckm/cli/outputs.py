@@ -37,13 +37,20 @@ def check_outputs(args: argparse.Namespace, *outputs: Path | None, model: Path |
 def write_classes(path: Path | None, classifier: "GCKMClassifier", data: Data | None, nodes: list[str] | None) -> None:
     """Write the two likeliest classes of every node of a graph, by default the fitted one."""
     classes = [str(name) for name in classifier.classes_.tolist()]
-    values, places = torch.as_tensor(classifier.predict_proba(data)).topk(2, dim=1)
+    values, places = torch.as_tensor(classifier.predict_proba(**asked(data))).topk(2, dim=1)
     names = nodes or [str(node) for node in range(len(values))]
     rows = (
         [plain(name), plain(classes[first]), f"{sure:.4f}", plain(classes[second]), f"{less:.4f}"]
         for name, (first, second), (sure, less) in zip(names, places.tolist(), values.tolist(), strict=True)
     )
     write_table(path, ["node", "class", "probability", "second", "second probability"], rows)
+
+
+def asked(data: Data | None) -> dict[str, Any]:
+    """How to ask an estimator about its own graph, about another, or about new nodes with edges to its own."""
+    if data is None or "new_edges" not in data:
+        return {"X": data}
+    return {"X": data.x, "new_edges": data.new_edges, "edge_weight": data.edge_weight}
 
 
 def plain(name: str) -> str:

@@ -129,14 +129,19 @@ def _heading_of_features(
     raise InvalidInputError(f"{path}: is the first line, {', '.join(first)}, a heading or a node? {hint}")
 
 
-def read_edges(path: Path, features: FeatureTable, directed: bool = False) -> tuple[Tensor, Tensor | None]:
-    """Edges ``[2, E]`` and their weights ``[E]``, from CSV (node, node, perhaps a weight)."""
+def read_edges(
+    path: Path, features: FeatureTable, directed: bool = False, hint: str = ""
+) -> tuple[Tensor, Tensor | None]:
+    """Edges ``[2, E]`` and their weights ``[E]``, from CSV (node, node, perhaps a weight).
+
+    A ``hint`` is what to say if a node is not known.
+    """
     ends, weights, places = [], [], features.places
     for number, cells in _without_heading(path, features, 2):
         known = len(cells) in (2, 3) and cells[0] in places and cells[1] in places
         if not known or (len(cells) == 3 and not is_number(cells[2])):
             shown = ", ".join(cells)
-            raise InvalidInputError(f"{path}, line {number}: not two known nodes and perhaps a weight: {shown}")
+            raise InvalidInputError(f"{path}, line {number}: not two known nodes and perhaps a weight: {shown}{hint}")
         ends.append((places[cells[0]], places[cells[1]]))
         weights.append(float(cells[2]) if len(cells) == 3 else 1.0)
     if not ends:

@@ -18,6 +18,7 @@ from torch_geometric.data import Data, HeteroData
 
 from torch_gckm import errors
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.estimators.edges import to_edges, to_weights, undirected
 from torch_gckm.estimators.inputs import join, neighbour_graph, places_among, to_matrix, to_tensor
 from torch_gckm.graph import graph_of
 from torch_gckm.layouts import warn_of_lost_digits
@@ -57,8 +58,10 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     graph_: Data  # The graph that was fitted, given or made of the rows of X.
     from_rows_: bool  # Whether it was made of the rows of a matrix; predictions are then arrays, else tensors.
     edges_given_: bool  # Whether its edges were given, rather than made from rows: then equal rows are different nodes.
+    directed_: bool  # Whether directions of edges are kept; else all edges count in both.
     n_features_in_: int
     n_neighbors: int
+    directed: bool
 
     @abstractmethod
     def _values(self, graph: Data | None) -> Tensor:
@@ -68,34 +71,43 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     def _fitted_layers(self) -> Sequence[KernelLayers]:
         """The models that the values come from."""
 
-    def _take(self, X: Any, edge_index: Any = None, y: Any = "no_validation") -> tuple[Data, Any]:
+    def _take(
+        self, X: Any, edge_index: Any = None, y: Any = "no_validation", edge_weight: Any = None
+    ) -> tuple[Data, Any]:
         """The graph to fit, and checked labels if there are some beside it."""
+        _check_edges(X, edge_index, edge_weight)
+        self.directed_ = bool(self.directed)
         check_count("n_neighbors", self.n_neighbors)
         if isinstance(X, Data | HeteroData):
-            if edge_index is not None or not (y is None or isinstance(y, str)):
+            if not (y is None or isinstance(y, str)):
                 raise InvalidInputError("a Data object has its own edges and labels; pass no 'edge_index' or 'y' too")
             self.n_features_in_ = graph_of(X)[0].size(1)
             self.__dict__.pop("feature_names_in_", None)  # Of an earlier fit to a table.
             self.edges_given_ = True
-            return copy.copy(X), None
+            return copy.copy(self._as_fitted(X, warn=True)), None
         checked = self._check(X, y, reset=True)
         self.edges_given_ = edge_index is not None
         x, y = (checked, None) if isinstance(y, str) else checked
-        edges = neighbour_graph(x, self.n_neighbors) if edge_index is None else _edges(edge_index)
-        return Data(x=to_tensor(x), edge_index=edges), y
+        if edge_index is None:
+            return Data(x=to_tensor(x), edge_index=neighbour_graph(x, self.n_neighbors)), y
+        graph = Data(x=to_tensor(x), edge_index=to_edges(edge_index), edge_weight=to_weights(edge_weight))
+        return self._as_fitted(graph, warn=True), y
 
-    def _ask(self, X: Any = None, edge_index: Any = None) -> Tensor:
+    def _as_fitted(self, graph: Data, *, warn: bool = False) -> Data:
+        """A graph with its edges taken as those of the fitted one are."""
+        return graph if self.directed_ else undirected(graph, warn=warn)
+
+    def _ask(self, X: Any = None, edge_index: Any = None, edge_weight: Any = None) -> Tensor:
         """The values of every node of a graph, or of every row of a matrix, ``[n, c]``."""
         self._require_fit()
+        _check_edges(X, edge_index, edge_weight)
         if X is None or isinstance(X, Data | HeteroData):
-            if edge_index is not None:
-                raise InvalidInputError("'edge_index' goes with a matrix X; a Data object has its own edges")
-            return self._values(X)
+            return self._values(X if X is None else self._as_fitted(X))
         x = self._check(X, reset=False)
         if edge_index is not None:
-            return self._values(Data(x=to_tensor(x), edge_index=_edges(edge_index)))
-        if not hasattr(self, "graph_"):
-            raise InvalidInputError("a loaded estimator does not keep the fitted rows; pass a whole graph, with edges")
+            graph = Data(x=to_tensor(x), edge_index=to_edges(edge_index), edge_weight=to_weights(edge_weight))
+            return self._values(self._as_fitted(graph))
+        self._require_graph()
         if not self._fitted_layers()[0].is_fitted_on(self.graph_):
             raise errors.GraphMismatchError("the fitted graph was changed since; fit again, or pass a whole new graph")
         known = to_matrix(self.graph_.x)
@@ -144,6 +156,14 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "from_rows_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
 
+    def _require_graph(self) -> None:
+        """Raise unless the fitted graph is here, which new rows are joined to."""
+        if not hasattr(self, "graph_"):
+            raise InvalidInputError(
+                "the estimator was read from a file without its graph (inductive=True), so rows cannot be joined to "
+                "fitted nodes; pass a whole new graph, with edges"
+            )
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -165,11 +185,9 @@ def seed_of(random_state: int | np.random.RandomState | None) -> int:
     return int(check_random_state(random_state).randint(2**31))
 
 
-def _edges(edge_index: Any) -> Tensor:
-    """Edges of any kind as a tensor, ``[2, E]``."""
-    if isinstance(edge_index, Tensor):
-        return edge_index
-    edges = np.array(edge_index)
-    if edges.dtype.kind not in "iu":
-        raise InvalidInputError(f"'edge_index' must be whole numbers [2, E], got {type(edge_index).__name__}")
-    return torch.from_numpy(edges.astype(np.int64))
+def _check_edges(X: Any, edge_index: Any, edge_weight: Any) -> None:
+    """Refuse edges beside a graph, and weights without edges."""
+    if edge_index is not None and (X is None or isinstance(X, Data | HeteroData)):
+        raise InvalidInputError("'edge_index' goes with a matrix X; a Data object has its own edges")
+    if edge_weight is not None and edge_index is None:
+        raise InvalidInputError("'edge_weight' goes with 'edge_index'; a Data object has its own weights")

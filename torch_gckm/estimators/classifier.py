@@ -32,7 +32,8 @@ from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.several_labels import label_probabilities, label_scales, labels_as_values
 from torch_gckm.select.studies import StorageLike
 
-FORMAT = "classifier 2"
+FORMAT = "classifier 3"
+Names = Sequence[str] | None
 
 
 class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
@@ -75,6 +76,9 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
         checkpoint: A file to keep the settings in that a search tried; an existing one is continued.
         storage, study: Where to share the search with other processes, see :func:`~torch_gckm.select.search`.
+        directed: Keep directions of edges, and search among ways to use them. By default all edges count in both
+            directions, and a warning says if some were given in one only; so they do in graphs to predict for. A pair
+            that occurs twice counts once, with the mean of its weights.
 
     Attributes:
         classes_: The classes that occur among the labels, in increasing order.
@@ -84,7 +88,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         labels_: The labels that were given, and the nodes to choose and judge by.
         class_names_: The names of the class numbers of a graph, if they were given.
         node_names_: The names of the nodes, if they were given.
-        directed_: Whether some pair of nodes is joined one way only.
+        directed_: Whether directions of edges are kept.
         scales_: With several labels per node, what turns scores into probabilities, ``[2, L]``; else ``None``.
         seconds_: How long the search and the fit of the ensemble took.
         n_features_in_: The number of features.
@@ -109,12 +113,13 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         checkpoint: PathLike | None = None,
         storage: StorageLike | None = None,
         study: str = "gckm",
+        directed: bool = False,
     ) -> None:
         self.search, self.budget, self.max_settings, self.criterion = search, budget, max_settings, criterion
         self.members, self.self_training, self.class_prior = members, self_training, class_prior
         self.gram, self.random_state = gram, random_state
         self.workers, self.progress, self.n_neighbors, self.checkpoint = workers, progress, n_neighbors, checkpoint
-        self.storage, self.study = storage, study
+        self.storage, self.study, self.directed = storage, study, directed
 
     @all_or_nothing
     def fit(
@@ -123,6 +128,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         y: Any = None,
         *,
         edge_index: Any = None,
+        edge_weight: Any = None,
         split: int | None = None,
         class_names: Sequence[str] | None = None,
         node_names: Sequence[str] | None = None,
@@ -135,6 +141,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
                 every known label is used). Or features ``[n, d]``: NumPy, SciPy sparse or torch.
             y: The labels of the rows of a matrix, -1: unknown.
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
+            edge_weight: The weights of these edges, ``[E]``.
             split: The column to use of masks ``[n, splits]``.
             class_names: The names of the class numbers of a ``Data`` object, which are predicted instead of them.
             node_names: The names of the nodes, to be kept in :attr:`node_names_`.
@@ -146,14 +153,14 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         several = has_several_labels(X, y)
         if not several:
             check_blanks(y)
-        graph, y = self._take(X, edge_index, y)
+        graph, y = self._take(X, edge_index, y, edge_weight)
         if several:
-            return self._fit_several(graph, y, split, class_names, node_names, feature_names)
+            return self._fit_several(graph, y, split, class_names, (node_names, feature_names))
         numbered = NumberedLabels.of_rows(y) if from_rows else NumberedLabels.of_graph(graph, split, class_names)
         numbered.apply_to(graph, split)
         prior = checked_prior(self.class_prior, numbered.classes.tolist())
         count, start = len(numbered.classes), time.perf_counter()
-        result = self._search(graph, count, from_rows)
+        result = self._search(graph, count)
         searched = time.perf_counter()
         self._warn_of_few(result)
         model = result.ensemble(self.members, self_training=self.self_training, class_prior=prior)
@@ -161,18 +168,12 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
         self.class_names_ = None if class_names is None or from_rows else list(class_names)
         self.scales_ = None
-        self._keep_names(graph, node_names, feature_names, from_rows)
+        self._keep_names(node_names, feature_names, from_rows)
         self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
 
     def _fit_several(
-        self,
-        graph: Data,
-        y: Any,
-        split: int | None,
-        class_names: Sequence[str] | None,
-        node_names: Sequence[str] | None,
-        feature_names: Sequence[str] | None,
+        self, graph: Data, y: Any, split: int | None, class_names: Names, names: tuple[Names, Names]
     ) -> Self:
         """The same with several labels per node: real targets 0 and 1, and probabilities from withheld ones."""
         if self.class_prior is not None:
@@ -183,25 +184,29 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         columns = graph.y.size(1)
         if class_names is not None and len(class_names) != columns:
             raise InvalidInputError(f"'class_names' has {len(class_names)} names for {columns} labels")
-        result = self._search(graph, None, from_rows)
+        result = self._search(graph, None)
         searched = time.perf_counter()
         model = result.ensemble(self.members)
         self.graph_, self.model_, self.result_, self.labels_ = graph, model, result, result.evaluator.labels
         assert isinstance(model, ValueEnsemble)
         self.scales_, self.class_names_ = label_scales(model.left_out(), model.known()), None
         self.classes_ = np.arange(columns) if class_names is None else np.array(class_names)
-        self._keep_names(graph, node_names, feature_names, from_rows)
+        self._keep_names(*names, from_rows)
         self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
 
-    def predict(self, X: Any = None, *, edge_index: Any = None) -> Any:
+    def predict(self, X: Any = None, *, edge_index: Any = None, edge_weight: Any = None, new_edges: Any = None) -> Any:
         """Classes ``[n]`` of the fitted graph, of another, or of rows.
 
         Args:
             X: A ``Data`` object with the complete new graph, or features; by default the fitted graph.
             edge_index: If given, the edges of a whole new graph, whose features are ``X``.
+            edge_weight: The weights of ``edge_index`` or ``new_edges``, ``[E]``.
+            new_edges: If given, ``X`` are ``m`` new rows, and this the edges ``[2, E]`` that join them to the ``n``
+                fitted nodes, which are 0 to ``n - 1``, or to each other: they are ``n`` to ``n + m - 1``. They
+                receive from fitted nodes, which stay as they are.
         """
-        values = self._ask(X, edge_index)
+        values = self._ask(X, edge_index, edge_weight, new_edges)
         if self.scales_ is not None:
             return self._answer((values > 0.5).long())
         places = values.argmax(dim=1)
@@ -209,9 +214,11 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
             return self.classes_[places.cpu().numpy()]
         return self.classes_.to(places.device)[places]
 
-    def predict_proba(self, X: Any = None, *, edge_index: Any = None) -> Any:
+    def predict_proba(
+        self, X: Any = None, *, edge_index: Any = None, edge_weight: Any = None, new_edges: Any = None
+    ) -> Any:
         """Calibrated probabilities of :attr:`classes_`, ``[n, num_classes]``; see :meth:`predict`."""
-        return self._answer(self._ask(X, edge_index))
+        return self._answer(self._ask(X, edge_index, edge_weight, new_edges))
 
     def predict_set(
         self, coverage: float = 0.9, *, per_class: bool = False, randomize: bool = False, seed: int = 0
@@ -230,6 +237,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         sample_weight: Any = None,
         *,
         edge_index: Any = None,
+        edge_weight: Any = None,
         mask: Tensor | str = "test_mask",
         split: int | None = None,
     ) -> float:
@@ -240,14 +248,15 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
             y: The labels of rows, -1: unknown.
             sample_weight: Weights of the rows.
             edge_index: See :meth:`predict`.
+            edge_weight: See :meth:`predict`.
             mask: The nodes of a ``Data`` object, or the name of its mask.
             split: The column to use of masks ``[n, splits]``.
         """
         if self.scales_ is not None:
-            return score_several(self, X, y, sample_weight, edge_index, mask, split)
+            return score_several(self, X, y, sample_weight, (edge_index, edge_weight), mask, split)
         if isinstance(X, Data):
             return score_nodes(self, X, y, sample_weight, mask, split)
-        predicted = to_matrix(self.predict(X, edge_index=edge_index))
+        predicted = to_matrix(self.predict(X, edge_index=edge_index, edge_weight=edge_weight))
         y = column_or_1d(to_matrix(y))
         labelled = is_labelled(y)
         if not labelled.any():
@@ -260,11 +269,11 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         return self._answer(self._ensemble().suggest(count))
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
-        """Write the classifier to one file, atomically; the fitted graph itself is not part of it.
+        """Write the classifier to one file, atomically, with the features and edges of the fitted graph.
 
         Args:
             path: The file.
-            inductive: Write only what new nodes and graphs need; names of fitted nodes are left out, too.
+            inductive: Write only what other graphs need: neither the fitted graph nor names of its nodes.
         """
         self._require_fit()
         own = {
@@ -291,8 +300,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         loaded.class_names_, loaded.scales_ = content.get("class_names"), content.get("scales")
         return loaded
 
-    def _values(self, graph: Data | None) -> Tensor:
+    def _values(self, graph: Data | None, known: Tensor | None = None) -> Tensor:
         model = self._ensemble() if graph is None else self.model_
-        if self.scales_ is not None:
-            return label_probabilities(model.predict(graph), self.scales_)
-        return model.predict_proba(graph)
+        scores = model.scores(graph) if known is None else model.scores(graph, known)
+        return model.probabilities(scores) if self.scales_ is None else label_probabilities(scores, self.scales_)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.graph import canonical_edges, graph_of
+from torch_gckm.graph import canonical_edges, graph_of, typical_weight
 from torch_gckm.layouts import from_scipy, to_csr, to_scipy
 from torch_gckm.neighbours import nearest_edges, nearest_rows
 from torch_gckm.partition import partition_of
@@ -56,11 +56,18 @@ def join(graph: Data, x: Matrix, count: int) -> Data:
     near = nearest_rows(old, min(count, max(1, size // 4)), x)
     new = torch.arange(size, size + len(near)).repeat_interleave(near.size(1))
     more = torch.stack([near.flatten(), new]).to(edges.device)
-    if weight is not None:  # An edge of the usual weight.
-        weight = torch.cat([weight, weight.new_full((new.numel(),), float(weight.mean()) if weight.numel() else 1.0)])
-    stack = scipy.sparse.vstack if scipy.sparse.issparse(old) else np.vstack
-    both = to_tensor(stack([old, x])).to(features.device)
-    return Data(x=both, edge_index=torch.cat([edges, more], dim=1), edge_weight=weight)
+    if weight is not None:
+        weight = torch.cat([weight, weight.new_full((new.numel(),), typical_weight(weight))])
+    return Data(x=stacked(features, x), edge_index=torch.cat([edges, more], dim=1), edge_weight=weight)
+
+
+def stacked(old: Tensor, new: Matrix) -> Tensor:
+    """Rows of a graph and others behind them, dense or sparse as those of the graph are."""
+    known = to_matrix(old)
+    if scipy.sparse.issparse(known) != scipy.sparse.issparse(new):
+        new = scipy.sparse.csr_matrix(new) if scipy.sparse.issparse(known) else new.toarray()
+    stack = scipy.sparse.vstack if scipy.sparse.issparse(known) else np.vstack
+    return to_tensor(stack([known, new])).to(old.device)
 
 
 def places_among(x: Matrix, known: Matrix, *, are_nodes: bool = False) -> NDArray[np.int64]:

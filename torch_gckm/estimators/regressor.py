@@ -25,7 +25,7 @@ from torch_gckm.select.ensemble_files import ensemble_from
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.studies import StorageLike
 
-FORMAT = "regressor 2"
+FORMAT = "regressor 3"
 
 
 class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
@@ -53,6 +53,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
         checkpoint: A file to keep the settings in that a search tried; an existing one is continued.
         storage, study: Where to share the search with other processes, see :func:`~torch_gckm.select.search`.
+        directed: Keep directions of edges, see :class:`~torch_gckm.GCKMClassifier`.
 
     Attributes:
         model_: The fitted :class:`~torch_gckm.select.ValueEnsemble`.
@@ -78,11 +79,12 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         checkpoint: PathLike | None = None,
         storage: StorageLike | None = None,
         study: str = "gckm",
+        directed: bool = False,
     ) -> None:
         self.search, self.budget, self.max_settings, self.members = search, budget, max_settings, members
         self.gram, self.random_state, self.workers = gram, random_state, workers
         self.progress, self.n_neighbors, self.checkpoint = progress, n_neighbors, checkpoint
-        self.storage, self.study = storage, study
+        self.storage, self.study, self.directed = storage, study, directed
 
     @all_or_nothing
     def fit(
@@ -91,6 +93,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         y: Any = None,
         *,
         edge_index: Any = None,
+        edge_weight: Any = None,
         split: int | None = None,
         node_names: Sequence[str] | None = None,
         feature_names: Sequence[str] | None = None,
@@ -102,6 +105,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
                 features ``[n, d]``: NumPy, SciPy sparse or torch.
             y: The targets of the rows of a matrix, ``[n]`` or ``[n, p]``, NaN: unknown.
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
+            edge_weight: The weights of these edges, ``[E]``.
             split: The column to use of masks ``[n, splits]``.
             node_names: The names of the nodes, to be kept in :attr:`node_names_`.
             feature_names: The names of the features of a ``Data`` object, to be kept in ``feature_names_in_``.
@@ -110,28 +114,39 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         from_rows = not isinstance(X, Data)
         if not from_rows and y is not None:
             raise InvalidInputError("a Data object has its own edges and labels; pass no 'edge_index' or 'y' too")
-        graph, _ = self._take(X, edge_index)
+        graph, _ = self._take(X, edge_index, edge_weight=edge_weight)
         graph.y = torch.from_numpy(_numbers(y, graph.num_nodes)) if from_rows else _numbers_of(graph)
         choose_split(graph, split)
         start = time.perf_counter()
-        result = self._search(graph, None, from_rows)
+        result = self._search(graph, None)
         searched = time.perf_counter()
         self.model_, self.result_, self.graph_ = result.ensemble(self.members), result, graph
         self.labels_, self.has_columns_ = result.evaluator.labels, graph.y.dim() == 2
-        self._keep_names(graph, node_names, feature_names, from_rows)
+        self._keep_names(node_names, feature_names, from_rows)
         self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
 
-    def predict(self, X: Any = None, *, edge_index: Any = None, return_std: bool = False) -> Any:
+    def predict(
+        self,
+        X: Any = None,
+        *,
+        edge_index: Any = None,
+        edge_weight: Any = None,
+        new_edges: Any = None,
+        return_std: bool = False,
+    ) -> Any:
         """Numbers ``[n]`` or ``[n, p]`` for the fitted graph, for another, or for rows.
 
         Args:
             X: A ``Data`` object with the complete new graph, or features; by default the fitted graph.
             edge_index: If given, the edges of a whole new graph, whose features are ``X``.
+            edge_weight: The weights of ``edge_index`` or ``new_edges``, ``[E]``.
+            new_edges: If given, the edges that join new rows ``X`` to fitted nodes, see :meth:`GCKMClassifier.predict
+                <torch_gckm.GCKMClassifier.predict>`.
             return_std: Also return the root mean square of the errors on withheld targets, in the same shape. It is
                 the same for all nodes; the search chose settings by such errors, so expect somewhat larger ones.
         """
-        values = self._ask(X, edge_index)
+        values = self._ask(X, edge_index, edge_weight, new_edges)
         values = values.double() if self.from_rows_ else values  # As scikit-learn's regressors return them.
         spread = self.model_.deviation.to(values).expand_as(values)
         if not self.has_columns_:
@@ -145,6 +160,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         sample_weight: Any = None,
         *,
         edge_index: Any = None,
+        edge_weight: Any = None,
         mask: Tensor | str = "test_mask",
         split: int | None = None,
     ) -> float:
@@ -154,7 +170,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         <torch_gckm.GCKMClassifier.score>`.
         """
         partition_of(X).refuse("scores of predicted numbers are", "collect predictions and targets, and score these")
-        predicted = to_matrix(self.predict(X, edge_index=edge_index))
+        predicted = to_matrix(self.predict(X, edge_index=edge_index, edge_weight=edge_weight))
         if isinstance(X, Data):
             if y is not None or sample_weight is not None:
                 raise InvalidInputError("a Data object has its own targets; choose nodes of it with mask=")
@@ -187,8 +203,9 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         loaded.has_columns_ = content["has_columns"]
         return loaded
 
-    def _values(self, graph: Data | None) -> Tensor:
-        predicted: Tensor = (self._ensemble() if graph is None else self.model_).predict(graph)
+    def _values(self, graph: Data | None, known: Tensor | None = None) -> Tensor:
+        model = self._ensemble() if graph is None else self.model_
+        predicted: Tensor = model.scores(graph) if known is None else model.scores(graph, known)
         return predicted
 
     def __sklearn_tags__(self) -> Any:

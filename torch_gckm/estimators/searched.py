@@ -1,15 +1,19 @@
 """What estimators that search for settings have in common."""
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.estimators.base import GraphEstimator, check_count, seed_of
+from torch_gckm.estimators.edges import graph_content, join_by_edges
 from torch_gckm.files import PathLike
 from torch_gckm.graph import is_directed
 from torch_gckm.nn import GCKM
@@ -28,15 +32,19 @@ class SearchedEstimator(GraphEstimator):
     search: Any
     members: int
 
+    @abstractmethod
+    def _values(self, graph: Data | None, known: Tensor | None = None) -> Tensor:
+        """As of other estimators; ``known`` says where the fitted nodes are in another graph."""
+
     def _check_options(self) -> None:
         if not (self.search is None or self.search == "auto" or isinstance(self.search, Space)):
             raise InvalidInputError(f"'search' must be \"auto\", a Space or None, got {self.search!r}")
         check_count("members", self.members)
 
-    def _search(self, graph: Data, num_classes: int | None, from_rows: bool) -> SearchResult:
+    def _search(self, graph: Data, num_classes: int | None) -> SearchResult:
         space = self.search if isinstance(self.search, Space) else Space()
-        if from_rows and space.directions is None:
-            space = replace(space, directions=("in",))  # As rows that are new receive.
+        if self.directed_ and space.directions is None and is_directed(graph):
+            space = replace(space, directions=("both", "in", "out"))
         options: dict[str, Any] = self.get_params(deep=False)
         budget, most, workers = options["budget"], options["max_settings"], options["workers"]
         if self.search is None:
@@ -58,15 +66,28 @@ class SearchedEstimator(GraphEstimator):
             warnings.warn(text, GCKMWarning, stacklevel=3)
 
     def _keep_names(
-        self, graph: Data, node_names: Sequence[str] | None, feature_names: Sequence[str] | None, from_rows: bool
+        self, node_names: Sequence[str] | None, feature_names: Sequence[str] | None, from_rows: bool
     ) -> None:
-        """Keep names that were given, and what kind of graph was fitted."""
+        """Keep names that were given, and whether rows were."""
         self.node_names_ = None if node_names is None else list(node_names)
         if feature_names is not None:
             if len(feature_names) != self.n_features_in_:
                 raise InvalidInputError(f"{len(feature_names)} 'feature_names' for {self.n_features_in_} features")
             self.feature_names_in_ = np.array(feature_names, dtype=object)
-        self.from_rows_, self.directed_ = from_rows, is_directed(graph)
+        self.from_rows_ = from_rows
+
+    def _ask(self, X: Any = None, edge_index: Any = None, edge_weight: Any = None, new_edges: Any = None) -> Tensor:
+        """As of other estimators, or of new rows that edges join to fitted nodes, whose embeddings stay, ``[m, c]``."""
+        self._require_fit()
+        if new_edges is None:
+            return super()._ask(X, edge_index, edge_weight)
+        if X is None or isinstance(X, Data) or edge_index is not None:
+            raise InvalidInputError("'new_edges' goes with the features X of new rows, and without 'edge_index'")
+        self._require_graph()
+        x = self._check(X, reset=False)
+        joined = join_by_edges(self.graph_, x, new_edges, edge_weight, directed=self.directed_)
+        size = cast(int, self.graph_.num_nodes)
+        return self._values(joined, torch.arange(size, device=joined.x.device))[size:]
 
     def _content(self, inductive: bool) -> dict[str, Any]:
         """What files of all such estimators hold."""
@@ -77,6 +98,9 @@ class SearchedEstimator(GraphEstimator):
             "from_rows": self.from_rows_,
             "node_names": None if inductive else self.node_names_,
             "directed": self.directed_,
+            "graph": graph_content(self.graph_) if hasattr(self, "graph_") and not inductive else None,
+            "edges_given": getattr(self, "edges_given_", True),
+            "n_neighbors": self.n_neighbors,
             "num_features": self.n_features_in_,
             "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
         }
@@ -90,6 +114,9 @@ class SearchedEstimator(GraphEstimator):
         """Become what :meth:`_content` described."""
         self.model_, self.result_, self.node_names_ = model, None, content.get("node_names")
         self.from_rows_, self.directed_ = content.get("from_rows", False), content.get("directed", False)
+        if content.get("graph") is not None:
+            self.graph_ = Data(**content["graph"])
+        self.edges_given_, self.n_neighbors = content.get("edges_given", True), content.get("n_neighbors", 10)
         self.n_features_in_ = content.get("num_features", model.models[0].in_channels)
         if content.get("feature_names"):
             self.feature_names_in_ = np.array(content["feature_names"], dtype=object)

@@ -51,11 +51,11 @@ def label_metrics(y: Any, predicted: Any, probabilities: Any) -> dict[str, float
 
 
 def score_several(
-    classifier: Any, X: Any, y: Any, weight: Any, edge_index: Any, mask: Tensor | str, split: int | None
+    classifier: Any, X: Any, y: Any, weight: Any, edges: tuple[Any, Any], mask: Tensor | str, split: int | None
 ) -> float:
     """The share of nodes whose labels are all right, as scikit-learn scores several labels."""
     partition_of(X).refuse("scores of several labels per node are", "collect predictions and labels, and score these")
-    predicted = to_matrix(classifier.predict(X, edge_index=edge_index))
+    predicted = to_matrix(classifier.predict(X, edge_index=edges[0], edge_weight=edges[1]))
     if isinstance(X, Data):
         if y is not None or weight is not None:
             raise InvalidInputError("a Data object has its own labels; choose nodes of it with mask=")

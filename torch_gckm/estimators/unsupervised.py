@@ -13,7 +13,7 @@ from torch_geometric.transforms import BaseTransform
 
 from torch_gckm.estimators.base import NODES_PER_CHANNEL, GraphEstimator, all_or_nothing
 from torch_gckm.gram import GramLike
-from torch_gckm.graph import Normalize, PropagationLike
+from torch_gckm.graph import Normalize, PropagationLike, warn_of_heavy_tail, weights_of
 from torch_gckm.kernels import KernelLike
 from torch_gckm.nn import KernelLayers
 from torch_gckm.partition import partition_of
@@ -23,20 +23,25 @@ class LayersEstimator(GraphEstimator):
     """An estimator of unsupervised layers, of one model or several; its values are the embeddings, side by side."""
 
     channels: Any
+    directed: bool
     _power = 0.5
 
     @all_or_nothing
     @torch.no_grad()
-    def fit(self, X: Any, y: Any = None, *, edge_index: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, edge_index: Any = None, edge_weight: Any = None) -> Self:
         """Fit the layers, and find the clusters if that is what the estimator is for.
 
         Args:
             X: A ``Data`` object with features ``x`` and edges. Or features ``[n, d]``: NumPy, SciPy sparse or torch.
             y: Not used.
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
+            edge_weight: The weights of these edges, ``[E]``.
         """
-        graph, _ = self._take(X, edge_index)
+        graph, _ = self._take(X, edge_index, edge_weight=edge_weight)
         partition_of(graph).refuse("estimators without labels are", "use torch_gckm.nn.KernelLayers")
+        if isinstance(self.aggregation, str):
+            how = f"aggregation=Propagation({self.aggregation!r}, weights='log', unit=...) takes logarithms"
+            warn_of_heavy_tail(weights_of(graph), how)
         shared = ("kernel", "aggregation", "hops", "normalize", "gram")
         options: dict[str, Any] = {name: getattr(self, name) for name in shared}
         numbers = self._numbers_of_channels(graph.num_nodes)
@@ -91,6 +96,8 @@ class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEst
         n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
         gram: How to represent kernel matrices.
         attr: The attribute that takes the embedding when a graph is transformed as PyG does.
+        directed: Keep directions of edges; layers then receive along them. By default all edges count in both
+            directions, see :class:`~torch_gckm.GCKMClassifier`.
 
     Attributes:
         embedding_: The embeddings of the fitted graph, ``[n, channels]``, with orthogonal columns.
@@ -109,23 +116,26 @@ class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEst
         n_neighbors: int = 10,
         gram: GramLike = "auto",
         attr: str = "x",
+        directed: bool = False,
     ) -> None:
         self.channels, self.aggregation, self.kernel, self.hops = channels, aggregation, kernel, hops
         self.normalize, self.n_neighbors, self.gram, self.attr = normalize, n_neighbors, gram, attr
+        self.directed = directed
 
-    def transform(self, X: Any, *, edge_index: Any = None) -> Any:
+    def transform(self, X: Any, *, edge_index: Any = None, edge_weight: Any = None) -> Any:
         """Embeddings ``[n, channels]`` of a graph or of rows.
 
         Args:
             X: A ``Data`` object with the complete graph, or features.
             edge_index: If given, the edges of a whole new graph, whose features are ``X``.
+            edge_weight: The weights of these edges, ``[E]``.
         """
-        return self._answer(self._ask(X, edge_index))
+        return self._answer(self._ask(X, edge_index, edge_weight))
 
     def forward(self, data: Data) -> Data:
         """A graph with its embedding as :attr:`attr`; what calling the object returns."""
         fitted = self if hasattr(self, "graph_") else clone(self).fit(data)
-        data[self.attr] = fitted._values(data)
+        data[self.attr] = fitted._ask(data)
         return data
 
     @property
@@ -156,7 +166,7 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
     Args:
         n_clusters: The number of clusters ``k``.
         channels: The embedding dimensions of the layers of a single model.
-        aggregation, kernel, hops, normalize, n_neighbors, gram: As for :class:`GCKMEmbedding`.
+        aggregation, kernel, hops, normalize, n_neighbors, gram, directed: As for :class:`GCKMEmbedding`.
         n_init: How often k-means starts; the best result counts.
         random_state: The seed of k-means.
 
@@ -182,10 +192,11 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         gram: GramLike = "auto",
         n_init: int = 10,
         random_state: int | np.random.RandomState | None = 0,
+        directed: bool = False,
     ) -> None:
         self.n_clusters, self.channels, self.aggregation, self.kernel = n_clusters, channels, aggregation, kernel
         self.hops, self.normalize, self.n_neighbors, self.gram = hops, normalize, n_neighbors, gram
-        self.n_init, self.random_state = n_init, random_state
+        self.n_init, self.random_state, self.directed = n_init, random_state, directed
 
     def _finish(self, h: Tensor) -> None:
         means = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state)
@@ -193,14 +204,15 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         self.labels_ = self._answer(torch.from_numpy(self._means.labels_).to(h.device).long())
         self.cluster_centers_ = self._answer(torch.from_numpy(self._means.cluster_centers_).to(h))
 
-    def predict(self, X: Any = None, *, edge_index: Any = None) -> Any:
+    def predict(self, X: Any = None, *, edge_index: Any = None, edge_weight: Any = None) -> Any:
         """Clusters ``[n]`` of the fitted graph, of another, or of rows: the centres nearest to their embeddings.
 
         Args:
             X: A ``Data`` object with the complete new graph, or features; by default the fitted graph.
             edge_index: If given, the edges of a whole new graph, whose features are ``X``.
+            edge_weight: The weights of these edges, ``[E]``.
         """
-        h = self._ask(X, edge_index)
+        h = self._ask(X, edge_index, edge_weight)
         clusters = torch.from_numpy(self._means.predict(h.cpu().contiguous().numpy()))
         return self._answer(clusters.to(h.device).long())
 

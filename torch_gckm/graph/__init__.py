@@ -6,9 +6,20 @@ from torch_gckm.graph.propagation import Propagation, PropagationLike, as_propag
 from torch_gckm.graph.remembered import RememberedGraph
 from torch_gckm.graph.sharded import ShardedGraph, processes_of
 from torch_gckm.graph.topology import DIRECTIONS, KINDS, Direction, Topology
+from torch_gckm.graph.weights import (
+    AS_GIVEN,
+    WEIGHTS,
+    Weighting,
+    Weights,
+    has_weights,
+    typical_weight,
+    warn_of_heavy_tail,
+    weights_of,
+)
 
 __all__ = [
-    "Adjacency", "DIRECTIONS", "Direction", "KINDS", "Normalize", "PreparedGraph", "Propagation", "PropagationLike",
-    "RememberedGraph", "Scaling", "ShardedGraph", "Topology", "as_propagation", "canonical_edges", "check_features",
-    "graph_of", "is_directed", "processes_of"
+    "AS_GIVEN", "Adjacency", "DIRECTIONS", "Direction", "KINDS", "Normalize", "PreparedGraph", "Propagation",
+    "PropagationLike", "RememberedGraph", "Scaling", "ShardedGraph", "Topology", "WEIGHTS", "Weighting", "Weights",
+    "as_propagation", "canonical_edges", "check_features", "graph_of", "has_weights", "is_directed", "processes_of",
+    "typical_weight", "warn_of_heavy_tail", "weights_of"
 ]  # fmt: skip

@@ -191,7 +191,7 @@ class PreparedGraph:
         if self._sparse is None:
             return self.propagate(propagation, self.x)
         like = torch.empty(self.num_rows, 0, dtype=self.x.dtype)
-        matrix = self.topology.matrix(propagation.matrix_kind, propagation.direction, like)
+        matrix = self.topology.matrix(propagation.matrix_kind, propagation.direction, like, propagation.weighting)
         if _fills_up(self._sparse, matrix.adj_t, propagation.hops, self.partition):
             return self.propagate(propagation, self.x.to_dense())
         if self.partition.is_whole:

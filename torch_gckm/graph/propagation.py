@@ -10,6 +10,7 @@ from torch_geometric.nn import MessagePassing
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph.edges import Adjacency
 from torch_gckm.graph.topology import DIRECTIONS, KINDS, Direction, PropagationMatrix, Topology, normalized_edges
+from torch_gckm.graph.weights import Weights, weighting
 
 PropagationLike = Union[str, torch.nn.Module]
 Step = Callable[[Any], Any]  # A product with the propagation matrix.
@@ -43,6 +44,9 @@ class Propagation(MessagePassing):  # type: ignore[misc]
             has an edge to (``"out"``), or from ``"both"``; a pair joined both ways then counts once, with the mean of
             the weights.
         alpha: The share :math:`\alpha` of the features themselves in ``ssgc`` (by default 0.05) and ``ppr`` (0.1).
+        weights: How to read edge weights, each before parallel edges add up: as ``"given"``, as
+            :math:`\log(1 + w / u)` (``"log"``), or not at all (``"none"``).
+        unit: The :math:`u` of ``"log"``, a usual weight.
 
     Shapes:
         - **input:** features ``[n, d]``, edges ``[2, E]`` or sparse, edge weights ``[E]`` *(optional)*
@@ -50,7 +54,13 @@ class Propagation(MessagePassing):  # type: ignore[misc]
     """
 
     def __init__(
-        self, kind: str = "gcn", hops: int = 1, direction: Direction = "in", alpha: float | None = None
+        self,
+        kind: str = "gcn",
+        hops: int = 1,
+        direction: Direction = "in",
+        alpha: float | None = None,
+        weights: Weights = "given",
+        unit: float = 1.0,
     ) -> None:
         super().__init__(aggr="add")
         if kind not in KINDS:
@@ -63,11 +73,12 @@ class Propagation(MessagePassing):  # type: ignore[misc]
             raise InvalidInputError(f"'alpha' is a number from 0 to 1 for 'ssgc' and 'ppr', got {alpha!r} for '{kind}'")
         self.kind, self.hops, self.direction = kind, int(hops), direction
         self.alpha: float | None = DEFAULT_ALPHA.get(kind) if alpha is None else float(alpha)
+        self.weighting = weighting(weights, unit)
 
     @property
-    def key(self) -> tuple[str, int, Direction, float | None]:
+    def key(self) -> tuple[str, int, Direction, float | None, Weights, float]:
         """What tells it from other propagations; its arguments."""
-        return self.kind, self.hops, self.direction, self.alpha
+        return self.kind, self.hops, self.direction, self.alpha, *self.weighting
 
     @property
     def matrix_kind(self) -> str:
@@ -85,11 +96,12 @@ class Propagation(MessagePassing):  # type: ignore[misc]
             topology = Topology(edge_index, edge_weight, x.size(0))
         if topology.is_tracked:  # Gradients to edge weights need the messages themselves.
             topology.partition.refuse("gradients to edge weights are")
-            edges, weight, _ = normalized_edges(self.matrix_kind, self.direction, topology.edges, topology.weight, x)
+            weight = self.weighting(topology.weight)
+            edges, weight, _ = normalized_edges(self.matrix_kind, self.direction, topology.edges, weight, x)
             size = (x.size(0), x.size(0))
             # propagate_type: (x: Tensor, edge_weight: OptTensor, adj: OptTensor)
             return self.smooth(lambda z: self.propagate(edges, x=z, edge_weight=weight, adj=None, size=size), x)
-        matrix = topology.matrix(self.matrix_kind, self.direction, x)
+        matrix = topology.matrix(self.matrix_kind, self.direction, x, self.weighting)
         return cast(Tensor, self.propagate(matrix.adj_t, x=x, edge_weight=None, adj=matrix))
 
     def smooth(self, step: Step, x: Any) -> Any:
@@ -121,7 +133,9 @@ class Propagation(MessagePassing):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         alpha = "" if self.alpha is None else f", alpha={self.alpha:g}"
-        return f"Propagation({self.kind!r}, hops={self.hops}, direction={self.direction!r}{alpha})"
+        kind, unit = self.weighting
+        weights = "" if kind == "given" else f", weights={kind!r}" + (f", unit={unit:g}" if kind == "log" else "")
+        return f"Propagation({self.kind!r}, hops={self.hops}, direction={self.direction!r}{alpha}{weights})"
 
 
 def as_propagation(aggregation: PropagationLike, hops: int = 1, direction: Direction = "in") -> torch.nn.Module:

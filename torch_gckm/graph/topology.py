@@ -13,6 +13,7 @@ from torch_gckm.blocks import blocks
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph.edges import Adjacency, canonical_edges
 from torch_gckm.graph.halo import Halo, local_numbers, sent_to_owners
+from torch_gckm.graph.weights import AS_GIVEN, Weighting
 from torch_gckm.layouts import SPARSE_BELOW, csr_matrix, to_csr, to_scipy, with_short_indices
 from torch_gckm.partition import WHOLE, Partition
 
@@ -195,7 +196,7 @@ class Topology:
         self.edges, self.weight = canonical_edges(adjacency, edge_weight, self.num_nodes)
         if not partition.is_whole:
             self._check_targets()
-        self._matrices: dict[tuple[str, Direction, torch.dtype, torch.device], PropagationMatrix] = {}
+        self._matrices: dict[tuple[str, Direction, Weighting, torch.dtype, torch.device], PropagationMatrix] = {}
 
     def _check_targets(self) -> None:
         """Refuse edges that do not lead to this process's nodes."""
@@ -218,11 +219,13 @@ class Topology:
         """What tells these edges from any others."""
         return edge_identity(self.edges, self.weight, self.num_nodes, self.partition)
 
-    def matrix(self, kind: str, direction: Direction, like: Tensor) -> PropagationMatrix:
+    def matrix(
+        self, kind: str, direction: Direction, like: Tensor, weighting: Weighting = AS_GIVEN
+    ) -> PropagationMatrix:
         """The propagation matrix of a kind and direction, in the type and on the device of ``like``."""
-        key = (kind, direction, like.dtype, like.device)
+        key = (kind, direction, AS_GIVEN if self.weight is None else weighting, like.dtype, like.device)
         if key not in self._matrices:
-            weight = None if self.weight is None else self.weight.detach()
+            weight = None if self.weight is None else weighting(self.weight.detach())
             normalized = normalized_edges(kind, direction, self.edges, weight, like, self.partition)
             self._matrices[key] = PropagationMatrix(normalized, self.num_rows, self.num_nodes // self.partition.world)
         return self._matrices[key]

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from torch_gckm import panels
 from torch_gckm.files import PathLike
 from torch_gckm.graph import PreparedGraph, Scaling
 from torch_gckm.kernels import DenseFeatures, Features, Kernel, Rows, Views, kernel_from_config
@@ -51,9 +52,16 @@ class LayerMap(_Map):
         super().__init__(kernel, extension)
         self.aggregation = aggregation
 
-    def forward(self, graph: PreparedGraph, h: Tensor | None = None, progress: str | None = None) -> Tensor:
-        """The embeddings of all nodes of a graph, ``[n, s]``."""
-        return self.extension(self.kernel, layer_rows(self.kernel, self.aggregation, graph, h), progress)
+    def forward(
+        self,
+        graph: PreparedGraph,
+        h: Tensor | None = None,
+        progress: str | None = None,
+        nodes: Tensor | None = None,
+    ) -> Tensor:
+        """The embeddings of some nodes of a graph, by default of all, ``[n, s]``."""
+        rows = layer_rows(self.kernel, self.aggregation, graph, h)
+        return self.extension(self.kernel, rows if nodes is None else rows.rows(nodes), progress)
 
 
 class ReadoutMap(_Map):
@@ -80,15 +88,19 @@ def embed_graph(
     layers: Sequence[LayerMap], graph: PreparedGraph, known: Known | None = None, progress: bool = False
 ) -> list[Tensor]:
     """The embeddings of a graph after every layer, ``[n, s]`` each."""
+    new = None
     if known is not None:
         check_known(known[0], known[1][0].size(0), graph.num_nodes, graph.partition)
+        is_known = torch.zeros(graph.num_nodes, dtype=torch.bool, device=known[0].device)
+        new = panels.rows_where(~is_known.index_fill(0, known[0], True), graph.partition)
     embeddings: list[Tensor] = []
     with graph.partition.agreed():
         for number, layer in enumerate(layers):
             h = embeddings[-1] if embeddings else None
-            h = layer(graph, h, progress=f"layer {number + 1}" if progress else None)
-            if known is not None:
-                h[known[0]] = known[1][number]
+            h = layer(graph, h, f"layer {number + 1}" if progress else None, new)
+            if known is not None and new is not None:
+                whole = h.new_empty(graph.num_nodes, h.size(1))
+                h = whole.index_copy(0, known[0], known[1][number].to(h)).index_copy(0, new, h)
             embeddings.append(h)
     return embeddings
 

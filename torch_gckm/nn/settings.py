@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Union
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
-from torch_gckm.graph import KINDS, Direction, Normalize, Propagation
+from torch_gckm.graph import KINDS, Direction, Normalize, Propagation, Weighting, Weights
 from torch_gckm.graph.propagation import DEFAULT_ALPHA
 from torch_gckm.kernels import kernel_from_config
 from torch_gckm.partition import WHOLE, Partition
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Model = Union[GCKM, InductiveGCKM]
 
 Config = dict[str, Any]
-FORMAT = "model 5"
+FORMAT = "model 6"
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class PropagationSettings:
     hops: int = 1
     direction: Direction = "in"
     alpha: float | None = None
+    weights: Weights = "given"
+    unit: float = 1.0
 
     def __post_init__(self) -> None:
         if self.alpha is None:  # So that settings equal those of the module that is built from them.
@@ -48,12 +50,19 @@ class PropagationSettings:
 
     def build(self) -> Propagation:
         """The module."""
-        return Propagation(self.kind, self.hops, self.direction, self.alpha)
+        return Propagation(self.kind, self.hops, self.direction, self.alpha, self.weights, self.unit)
+
+    def seeing(self, direction: Direction, weighting: Weighting) -> PropagationSettings:
+        """The same with edges seen in another way; a propagation that sees none stays as it is."""
+        if self.kind == "none":
+            return self
+        return replace(self, direction=direction, weights=weighting.kind, unit=weighting.unit)
 
     def __str__(self) -> str:
         hops = "" if self.kind == "none" or self.hops == 1 else f"^{self.hops}"
         alpha = "" if self.alpha == DEFAULT_ALPHA.get(self.kind) else f" alpha={self.alpha:g}"
-        return f"{self.kind}{hops}" + ("" if self.direction == "in" else f" {self.direction}") + alpha
+        weights = "" if self.weights == "given" else f" {Weighting(self.weights, self.unit)}"
+        return f"{self.kind}{hops}" + ("" if self.direction == "in" else f" {self.direction}") + alpha + weights
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,16 @@ class ModelSettings:
         layers = tuple(LayerSettings.from_dict(layer) for layer in content["layers"])
         readout, propagation = ReadoutSettings(**content["readout"]), PropagationSettings(**content["propagation"])
         return cls(layers, readout, content["normalize"], propagation)
+
+    @property
+    def sees_edges(self) -> bool:
+        """Whether something is propagated."""
+        return any(part.kind != "none" for part in (self.propagation, *(layer.propagation for layer in self.layers)))
+
+    def seeing(self, direction: Direction, weighting: Weighting) -> ModelSettings:
+        """The same settings with edges seen in another way."""
+        layers = [replace(layer, propagation=layer.propagation.seeing(direction, weighting)) for layer in self.layers]
+        return replace(self, layers=tuple(layers), propagation=self.propagation.seeing(direction, weighting))
 
     def layer_keys(self) -> list[str]:
         """For every depth, a text that two settings share if they agree so far on input and layers."""

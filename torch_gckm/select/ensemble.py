@@ -97,7 +97,7 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
 
     def predict_proba(self, data: Data | None = None) -> Tensor:
         """Calibrated class probabilities ``[n, num_classes]``."""
-        return self.logits(self.scores(data)).softmax(dim=1)
+        return self.probabilities(self.scores(data))
 
     @torch.no_grad()
     def use_class_prior(self, prior: Tensor) -> Self:

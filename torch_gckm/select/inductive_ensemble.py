@@ -86,7 +86,11 @@ class InductiveEnsemble(torch.nn.Module):
 
     def predict_proba(self, data: Data) -> Tensor:
         """Calibrated class probabilities ``[n, num_classes]``."""
-        return self.logits(self.scores(data)).softmax(dim=1)
+        return self.probabilities(self.scores(data))
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Calibrated probabilities of class scores, ``[n, num_classes]`` both."""
+        return self.logits(scores).softmax(dim=1)
 
     def logits(self, scores: Tensor) -> Tensor:
         """Class scores as logarithms of probabilities, up to a constant per node, ``[n, num_classes]``."""

@@ -8,7 +8,8 @@ settings for every one of these graphs, and the first few serve as many of them 
 """
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from itertools import cycle, product
 from pathlib import Path
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from torch_gckm import panels
 from torch_gckm.blocks import row_dots
-from torch_gckm.graph import Direction
+from torch_gckm.graph import AS_GIVEN, Direction, Weighting
 from torch_gckm.graph.halo import local_numbers
 from torch_gckm.kernels import DenseFeatures
 from torch_gckm.nn import ModelSettings
@@ -30,24 +31,23 @@ _PROJECTED = 256  # Columns that features are projected to before neighbours are
 _MOST_PAIRS = 50_000
 
 
-def portfolio(graphs: PreparedGraphs, direction: Direction = "in") -> list[tuple[ModelSettings, float]]:
+def portfolio(
+    graphs: PreparedGraphs, directions: Sequence[Direction] = ("in",), weightings: Sequence[Weighting] = (AS_GIVEN,)
+) -> list[tuple[ModelSettings, float]]:
     """The settings to try first on a graph, in this order, and what they promise.
 
     The most promising ones and those that serve the most kinds of graphs take turns, so that a few are a good start.
+    So do directions, and ways to read edge weights: each setting is tried with one of each.
     """
     share = SHARE_OF_SMOOTH[smoothness(graphs) >= SMOOTH_FROM]
     entries = [json.loads(line) for line in PORTFOLIO.read_text().splitlines()]
-    settings = [turned(ModelSettings.from_dict(entry["settings"]), direction) for entry in entries]
+    settings = [ModelSettings.from_dict(entry["settings"]) for entry in entries]
     promises = [share * entry["promise"]["smooth"] + (1.0 - share) * entry["promise"]["other"] for entry in entries]
     promising = sorted(range(len(entries)), key=lambda place: -promises[place])
     order = dict.fromkeys(place for pair in zip(promising, range(len(entries)), strict=True) for place in pair)
-    return [(settings[place], promises[place]) for place in order]
-
-
-def turned(settings: ModelSettings, direction: Direction) -> ModelSettings:
-    """The same settings, propagating in another direction."""
-    layers = [replace(layer, propagation=replace(layer.propagation, direction=direction)) for layer in settings.layers]
-    return replace(settings, layers=tuple(layers), propagation=replace(settings.propagation, direction=direction))
+    ways = cycle(product(directions, weightings))
+    used = [settings[place].seeing(*next(ways)) if settings[place].sees_edges else settings[place] for place in order]
+    return [(setting, promises[place]) for setting, place in zip(used, order, strict=True)]
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from tqdm import tqdm
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
+from torch_gckm.graph import AS_GIVEN, warn_of_heavy_tail, weights_of
 from torch_gckm.partition import in_agreement, partition_of
 from torch_gckm.readout import check_values, count_classes, labels_of
 from torch_gckm.select.criteria import Criterion, Ranking
@@ -102,11 +103,16 @@ def search(
             "processes that have parts of one graph fit one setting at a time: no workers, no storage"
         )
     evaluator = evaluator_for(data, num_classes, gram, split, numeric=numeric)
-    is_default = space is None or replace(space, directions=None) == Space()
+    is_default = space is None or replace(space, directions=None, weights=None, unit=None) == Space()
     if budget is None and max_settings is None and not is_default:
         raise InvalidInputError("a space has no end: give a 'budget' in seconds, 'max_settings', or both")
-    space = (space or Space()).on_graph(data)
-    first = portfolio(evaluator.fits.graphs, space.main_direction) if is_default else []
+    directions, space = None if space is None else space.directions, (space or Space()).on_graph(data)
+    if over.is_whole and AS_GIVEN in space.weightings:
+        tries = "the search also tries their logarithms, and edges without weights"
+        advice = tries if len(space.weightings) > 1 else f"with Space(weights=None) {tries}"
+        warn_of_heavy_tail(weights_of(data), advice)
+    seen = directions or (space.main_direction,)
+    first = portfolio(evaluator.fits.graphs, seen, space.weightings) if is_default else []
     max_settings = len(first) if is_default and max_settings is None else max_settings
     result = SearchResult(evaluator, ranking_for(evaluator, criterion, [promise for _, promise in first]), [])
     tried_first = [[setting.to_dict(), promise] for setting, promise in first]

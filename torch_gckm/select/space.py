@@ -10,9 +10,21 @@ import numpy as np
 from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.graph import DIRECTIONS, Direction, Normalize, is_directed
+from torch_gckm.graph import (
+    DIRECTIONS,
+    WEIGHTS,
+    Direction,
+    Normalize,
+    Weighting,
+    Weights,
+    has_weights,
+    is_directed,
+    typical_weight,
+    weights_of,
+)
 from torch_gckm.kernels import RBF, Kernel, Laplacian, NormalizedPolynomial, Polynomial
 from torch_gckm.nn import LayerSettings, ModelSettings, PropagationSettings, ReadoutSettings
+from torch_gckm.partition import partition_of
 from torch_gckm.readout import ClassWeight
 
 T = TypeVar("T")
@@ -83,6 +95,10 @@ class Space:
         propagations: How layers propagate, or without layers the input features: kinds and numbers of hops.
         powers: How much of the spectrum layers keep.
         directions: Which neighbours they receive from; by default all there is to choose from on a directed graph.
+            Settings that did well on other graphs receive from both sides by default, and else take turns.
+        weights: How they read edge weights, see :class:`~torch_gckm.graph.Propagation`; by default in all ways if the
+            graph has weights. All layers of a model read them in the same way.
+        unit: What weights are divided by before logarithms are taken; by default their geometric mean.
         bandwidth: The range of the hidden layers' relative squared bandwidths.
         degrees: The degrees of polynomial kernels.
         constant: The range of the relative constants of polynomial kernels.
@@ -102,6 +118,8 @@ class Space:
     propagations: tuple[tuple[str, int], ...] = PROPAGATIONS
     powers: tuple[float, ...] = (0.0, 0.5, 0.5, 1.0)
     directions: tuple[Direction, ...] | None = None
+    weights: tuple[Weights, ...] | None = None
+    unit: float | None = None
     bandwidth: Range = (0.3, 100.0)
     degrees: tuple[int, ...] = (1, 2)
     constant: Range = (0.05, 20.0)
@@ -118,12 +136,22 @@ class Space:
             raise InvalidInputError(f"'readouts' must be positive, got {self.readouts}")
         if self.directions is not None and (not self.directions or not set(self.directions) <= set(DIRECTIONS)):
             raise InvalidInputError(f"'directions' must be some of {', '.join(DIRECTIONS)}, got {self.directions!r}")
+        if self.weights is not None and (not self.weights or not set(self.weights) <= set(WEIGHTS)):
+            raise InvalidInputError(f"'weights' must be some of {', '.join(WEIGHTS)}, got {self.weights!r}")
+        if self.unit is not None and not 0.0 < self.unit < math.inf:
+            raise InvalidInputError(f"'unit' must be a positive number, got {self.unit!r}")
 
     def on_graph(self, data: Data) -> Self:
-        """The space with the directions that a graph has."""
-        if self.directions is not None:
-            return self
-        return replace(self, directions=DIRECTIONS if is_directed(data) else ("in",))
+        """The space with the directions and the edge weights that a graph has."""
+        directions, ways, unit = self.directions, self.weights, self.unit
+        weight, over = weights_of(data), partition_of(data)
+        if directions is None:
+            directions = DIRECTIONS if is_directed(data) else ("in",)
+        if ways is None:
+            ways = WEIGHTS if has_weights(weight, over) else ("given",)
+        if unit is None and weight is not None and "log" in ways:
+            unit = typical_weight(weight, over)
+        return replace(self, directions=directions, weights=ways, unit=unit)
 
     @property
     def main_direction(self) -> Direction:
@@ -131,12 +159,20 @@ class Space:
         directions = self.directions or ("in",)
         return "both" if "both" in directions else directions[0]
 
+    @property
+    def weightings(self) -> tuple[Weighting, ...]:
+        """What propagations make of edge weights, one way for each of :attr:`weights`."""
+        unit = {"log": self.unit or 1.0}
+        return tuple(Weighting(kind, unit.get(kind, 1.0)) for kind in self.weights or ("given",))
+
     def draw_propagation(self, chooser: Chooser, number: int) -> PropagationSettings:
         """How a layer propagates, or the input features of a model without layers."""
         directions = self.directions or ("in",)
         kind, hops = chooser.choice(f"propagation{number}", self.propagations)
         direction = directions[0] if len(directions) == 1 else chooser.choice(f"direction{number}", directions)
-        return PropagationSettings(kind, hops, direction)
+        ways = self.weightings
+        weighting = ways[0] if len(ways) == 1 else chooser.choice("weights", ways)
+        return PropagationSettings(kind, hops).seeing(direction, weighting)
 
     def draw_layer(self, chooser: Chooser, number: int) -> LayerSettings:
         """The setting of one hidden layer."""
