@@ -9,9 +9,11 @@ import os
 import pickle
 import signal
 import sys
+import tempfile
 import threading
 import time
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Self
 
@@ -37,19 +39,17 @@ class Background:
     def __init__(self, session: LabellingSession) -> None:
         self._session = session
         self.task: Task | None = None
-        # As bytes: tensors would be sent through shared memory, of which containers often have little.
-        self._content = pickle.dumps((session.graph, session.classifier))
-        self._start()
+        self._process: BaseProcess | None = None
 
     def step(self) -> None:
         """Take what a finished task has found, and begin the next one; returns at once."""
-        if self.task is not None and (self._link.poll() or not self._process.is_alive()):
+        if self.task is not None and (self._link.poll() or not self._is_alive()):
             self._finish()
         task = self._session.task() if self.task is None else None
         if task is not None:
-            if not self._process.is_alive():
-                self._start()
             self._session.begin(task)
+            if not self._is_alive():
+                self._start()
             self._link.send(task)
             self.task = task
 
@@ -63,6 +63,8 @@ class Background:
 
     def stop(self) -> None:
         """End the process, also in the middle of a task."""
+        if self._process is None:
+            return
         self._link.close()
         self._process.terminate()
         self._process.join(_PATIENCE)
@@ -76,10 +78,17 @@ class Background:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
+    def _is_alive(self) -> bool:
+        return self._process is not None and self._process.is_alive()
+
     def _start(self) -> None:
+        """Start the process; it finds the graph in a file, as a pipe would have to wait until it reads."""
+        handle, path = tempfile.mkstemp(prefix="gckm-label-")
+        with os.fdopen(handle, "wb") as file:
+            pickle.dump((self._session.graph, self._session.classifier), file)
         context = multiprocessing.get_context("spawn")  # A copy of a process with a server would hold its sockets.
         self._link, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, self._content), name="gckm label: fits")
+        self._process = context.Process(target=_work, args=(theirs, path), name="gckm label: fits")
         self._process.start()
         theirs.close()
 
@@ -96,12 +105,14 @@ class Background:
             self._session.fail(found)
 
 
-def _work(link: Connection, content: bytes) -> None:
+def _work(link: Connection, path: str) -> None:
     """Do tasks as they come, until the process that sends them closes the link or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for this one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # An exit ends the workers of a search, too.
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    graph, classifier = pickle.loads(content)
+    with open(path, "rb") as file:
+        graph, classifier = pickle.load(file)
+    os.unlink(path)
     try:
         while True:
             task = link.recv()

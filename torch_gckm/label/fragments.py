@@ -30,7 +30,7 @@ def state(session: LabellingSession, task: Task | None) -> str:
         text = f"The last fit failed: {session.error}. Go on; it is tried again after the next label."
         parts.append(f'<p class="bad">{escape(text)}</p>')
     if found is not None:
-        parts += [f'<p class="quiet small">{escape(note)}</p>' for note in found.notes]
+        parts += [f'<p class="quiet small">Note: {escape(note)}.</p>' for note in found.notes]
     return "".join(parts)
 
 
@@ -46,13 +46,13 @@ def question(session: LabellingSession, *, busy: bool) -> str:
         text = "Choosing the first nodes …" if busy or session.findings is None else "No node is left to ask for."
         return f"<h2>{text}</h2>"
     label, found = session.labels.get(asked.node), session.findings
-    parts = [f"<h2>Which class is {escape(session.node_names[asked.node])}?</h2>"]
+    parts = [f"<h2>Which class is node {escape(session.node_names[asked.node])}?</h2>"]
     parts.append(f'<p class="quiet">{escape(asked.reason)}</p>')
     if label is not None:
         parts.append(f'<p class="message">Its label is <b>{escape(label)}</b>; skip to keep it.</p>')
     guess = [] if found is None else found.guess(asked.node)[:_MOST_CLASSES]
     rows = ((escape(name), _bar(chance), f"{100 * chance:.0f} %") for name, chance in guess)
-    return "".join(parts) + (_table(("present guess", "", ""), rows) if guess else "")
+    return "".join(parts) + (_table(("present guess", "", ""), rows, numbers=1) if guess else "")
 
 
 def features(session: LabellingSession) -> str:
@@ -86,12 +86,14 @@ def accuracy(session: LabellingSession) -> str:
     if not session.records:
         return '<p class="quiet">Known after the first fit.</p>'
     last = session.records[-1]
-    known = f"<b>{last.right} of {last.withheld}</b> ({100 * last.right / last.withheld:.0f} %) with {last.labels} labels."
-    lines = [known if last.withheld else "No class has two labels yet, so none can be withheld."]
+    lines = ["No class has two labels yet, so none can be withheld."]
+    if last.withheld:
+        share = 100 * last.right / last.withheld
+        lines = [f"<b>{last.right} of {last.withheld}</b> ({share:.0f} %) with {_count(last.labels, 'label')}."]
     if last.changed is not None:
         lines.append(f"The last fit changed the class of {_count(last.changed, 'node')}.")
-    hint = "Nodes are asked for because they are hard to tell, so the other nodes do better than these."
-    return f'<p>{" ".join(lines)}</p><p class="quiet small">{hint}</p>'
+    hint = "Nodes are asked for because they are hard to tell: expect more of the other nodes to be right."
+    return f'<p>{" ".join(lines)}</p>' + (f'<p class="quiet small">{hint}</p>' if last.withheld else "")
 
 
 def sizes(session: LabellingSession) -> str:

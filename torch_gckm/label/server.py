@@ -7,6 +7,7 @@ that pages of other origins open.
 
 import logging
 import secrets
+import socket
 import sys
 import webbrowser
 from functools import partial
@@ -20,7 +21,6 @@ from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop, PeriodicCallback
-from tornado.netutil import bind_sockets
 from tornado.routing import HostMatches, Rule, RuleRouter
 
 from torch_gckm.errors import InvalidInputError
@@ -47,10 +47,11 @@ class LabellingServer:
 
     def __init__(self, session: LabellingSession, *, port: int = 0, title: str = "Labelling") -> None:
         try:
-            sockets = bind_sockets(port, ADDRESS)
+            listening = socket.create_server((ADDRESS, port))
         except (OSError, OverflowError) as error:
             raise InvalidInputError(f"port {port} cannot be used: {error}; leave out --port for a free one") from error
-        port = sockets[0].getsockname()[1]
+        listening.setblocking(False)
+        port = listening.getsockname()[1]
         token = secrets.token_hex(16)
         self.url = f"http://{ADDRESS}:{port}/{token}"
         self._background = Background(session)
@@ -65,14 +66,18 @@ class LabellingServer:
             unused_session_lifetime_milliseconds=_KEPT,
         )  # fmt: skip
         http = HTTPServer(RuleRouter([Rule(HostMatches(r"(127\.0\.0\.1|localhost)$"), pages)]))
-        http.add_sockets(sockets)
+        http.add_sockets([listening])
         self._server = BaseServer(IOLoop.current(), pages, http)
         self._steps = PeriodicCallback(self._background.step, _STEP)
 
-    def run(self) -> None:
-        """Serve until Ctrl-C."""
+    def begin(self) -> None:
+        """Answer requests as soon as the loop of Tornado runs."""
         self._server.start()
         self._steps.start()
+
+    def run(self) -> None:
+        """Serve until Ctrl-C."""
+        self.begin()
         self._server.io_loop.start()
 
     def __enter__(self) -> Self:
@@ -101,8 +106,7 @@ def serve(
     with LabellingServer(session, port=port, title=title) as server:
         print(f"Label nodes at {server.url}\nStop with Ctrl-C.", file=sys.stderr, flush=True)
         if open_browser:
-            server_loop = IOLoop.current()
-            server_loop.add_callback(partial(webbrowser.open, server.url))
+            IOLoop.current().add_callback(partial(webbrowser.open, server.url))
         try:
             server.run()
         except KeyboardInterrupt:
