@@ -21,9 +21,12 @@ function* walk(root) {
 }
 const seen = [...walk(document)].filter((element) => element.checkVisibility())
 """
-_TEXT = _WALK + """
+_TEXT = (
+    _WALK
+    + """
 return seen.filter((e) => e.matches(".bk-clearfix, .bk-btn, h1, h2, footer")).map((e) => e.innerText).join("\\n")
 """
+)
 _FIND = _WALK + "return seen.find((e) => e.matches(arguments[0]) && e.innerText.trim() === arguments[1])"
 _FIELD = _WALK + "return seen.find((e) => e.matches('input') && e.placeholder === arguments[0])"
 _SEND = """

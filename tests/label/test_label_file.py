@@ -12,17 +12,19 @@ from torch_gckm.label import LabelFile
 
 
 def test_the_command_line_reads_what_is_written(tmp_path):
-    table = FeatureTable(["a,b", "x y", "\"", "node"], None)
+    table = FeatureTable(["a,b", "x y", '"', "node"], None)
     file = LabelFile(tmp_path / "y.csv", table.nodes)
     assert file.heading == ["id", "class"]  # A node is called 'node'.
-    answers = {0: "3", 2: "an \"odd\", name", 1: None, 3: "=1+1"}
+    answers = {0: "3", 2: 'an "odd", name', 1: None, 3: "=1+1"}
     file.write(answers)
     assert read_labels(file.path, table) == {node: name for node, name in answers.items() if name}
     again = LabelFile(file.path, table.nodes).read()
     assert list(again.items()) == list(answers.items())
 
 
-@pytest.mark.parametrize("content", ["n1,ant\n", "node,label\nn1,ant\n", "a note to myself\n", "\n", "node,class,who\n"])
+@pytest.mark.parametrize(
+    "content", ["n1,ant\n", "node,label\nn1,ant\n", "a note to myself\n", "\n", "node,class,who\n"]
+)
 def test_files_of_others_are_left_alone(tmp_path, content):
     path = tmp_path / "y.csv"
     path.write_text(content)
@@ -34,7 +36,10 @@ def test_files_of_others_are_left_alone(tmp_path, content):
     assert path.read_text() == content
 
 
-@pytest.mark.parametrize(("row", "message"), [("x,ant", "line 2: not a known"), ("n1,a,b", "line 2"), ("n2,a\nn2,b", "line 3: 'n2' occurs twice")])
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [("x,ant", "line 2: not a known"), ("n1,a,b", "line 2"), ("n2,a\nn2,b", "line 3: 'n2' occurs twice")],
+)
 def test_lines_that_mean_nothing(tmp_path, row, message):
     path = tmp_path / "y.csv"
     path.write_text(f"node,class\n{row}\n")

@@ -28,7 +28,9 @@ def status(url, **headers):
     """The status of a request, and what came back."""
 
     async def fetch():
-        return await AsyncHTTPClient().fetch(HTTPRequest(url, headers=headers, follow_redirects=False), raise_error=False)
+        return await AsyncHTTPClient().fetch(
+            HTTPRequest(url, headers=headers, follow_redirects=False), raise_error=False
+        )
 
     response = IOLoop.current().run_sync(fetch)
     return response.code, response.body.decode()

@@ -106,11 +106,11 @@ class TestResuming:
         first = start()
         suggest(first, 5, 7, 9)
         first.label("bee")
-        first.label("a, \"quoted\" one")
+        first.label('a, "quoted" one')
         first.skip()
         second = start()
         assert (second.labels, second.skipped, second.resumed) == (first.labels, first.skipped, 3)
-        assert second.classes == [*CLASSES, "a, \"quoted\" one"]
+        assert second.classes == [*CLASSES, 'a, "quoted" one']
         second.undo()
         second.undo()
         assert start().labels == {5: "bee"}

@@ -52,9 +52,7 @@ class NodeDetails:
         row = (row.toarray() if scipy.sparse.issparse(row) else row).ravel().astype(float)
         away = np.divide(row - self._mean, self._deviation, out=np.zeros_like(row), where=self._deviation > 1e-12)
         order = np.argsort(-np.abs(away), kind="stable")[:count].tolist()
-        return [
-            Value(self._names[place], row[place], self._mean[place], away[place]) for place in order if away[place]
-        ]
+        return [Value(self._names[place], row[place], self._mean[place], away[place]) for place in order if away[place]]
 
     def neighbours(self, node: int) -> list[int]:
         """The nodes that a node is joined to, those of the largest weights first."""

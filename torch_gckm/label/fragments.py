@@ -18,7 +18,9 @@ def state(session: LabellingSession, task: Task | None) -> str:
     counted = f"{len(labels):,} of {session.num_nodes:,} nodes have a label"
     if found is not None and found.probabilities is not None:
         news = _differences(found.task.labels, labels)
-        counted += "; guesses know all of them" if not news else f"; guesses do not know the last {_count(news, 'change')}"
+        counted += (
+            f"; the guesses do not know of {_count(news, 'change')} yet" if news else "; the guesses are up to date"
+        )
     lines = [counted + "."]
     if task is not None:
         what = f"Fitting to {_count(len(task.labels), 'label')}" if len(task.classes) > 1 else "Choosing first nodes"
@@ -93,7 +95,7 @@ def accuracy(session: LabellingSession) -> str:
     if last.changed is not None:
         lines.append(f"The last fit changed the class of {_count(last.changed, 'node')}.")
     hint = "Nodes are asked for because they are hard to tell: expect more of the other nodes to be right."
-    return f'<p>{" ".join(lines)}</p>' + (f'<p class="quiet small">{hint}</p>' if last.withheld else "")
+    return f"<p>{' '.join(lines)}</p>" + (f'<p class="quiet small">{hint}</p>' if last.withheld else "")
 
 
 def sizes(session: LabellingSession) -> str:

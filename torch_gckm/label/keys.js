@@ -6,8 +6,8 @@ document.addEventListener("keydown", (event) => {
   const {tagName} = event.composedPath()[0]
   const types = ["INPUT", "TEXTAREA", "SELECT"].includes(tagName)
   if (types || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return
-  const name = new Map(question.keys).get(event.key)
-  if (name !== undefined) send("label", name)
+  const found = question.keys.find(([key]) => key === event.key)
+  if (found !== undefined) send("label", found[1])
   else if (event.key === "s") send("skip", "")
   else if (event.key === "u") send("undo", "")
   else return

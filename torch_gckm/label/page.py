@@ -3,25 +3,17 @@
 from pathlib import Path
 from typing import Any
 
-from bokeh.core.properties import Dict, Int, List, String
 from bokeh.core.properties import Any as AnyValue
+from bokeh.core.properties import Int, List, String
 from bokeh.document import Document
 from bokeh.events import ValueSubmit
 from bokeh.layouts import row
 from bokeh.model import DataModel
-from bokeh.models import (
-    AutocompleteInput,
-    Button,
-    ColumnDataSource,
-    CustomJS,
-    Div,
-    HoverTool,
-    InlineStyleSheet,
-    NumeralTickFormatter,
-    Row,
-    TextInput,
-    UIElement,
-)
+from bokeh.models import ColumnDataSource, CustomJS, HoverTool, InlineStyleSheet, NumeralTickFormatter, Range1d, Row
+from bokeh.models.ui import UIElement
+from bokeh.models.widgets.buttons import Button
+from bokeh.models.widgets.inputs import AutocompleteInput, TextInput
+from bokeh.models.widgets.markups import Div
 from bokeh.plotting import figure
 from jinja2 import Environment
 
@@ -46,7 +38,7 @@ class Asked(DataModel):
     """The question that a tab shows."""
 
     revision = Int(default=0)
-    keys = Dict(String, String)
+    keys = List(List(String))  # Pairs of a key and a class.
 
 
 class Sent(DataModel):
@@ -70,7 +62,9 @@ class Page:
 
     def __init__(self, document: Document, session: LabellingSession, background: Background, title: str) -> None:
         self._session, self._background = session, background
-        self._message, self._seen = "", ()  # type: tuple[str, tuple[Any, ...]]
+        self._message = ""
+        self._seen: tuple[int, bool, str] | None = None  # What the widgets show.
+        self._buttons: tuple[list[str], bool] | None = None
         self.sent, self.asked = Sent(), Asked()
         self.sent.on_change("content", self._receive)
         self._style = InlineStyleSheet(css=_CSS)
@@ -128,7 +122,7 @@ class Page:
             "text": [f"{record.right} of {record.withheld}" for record in records],
         }
         self._chart.visible = len(records) > 1
-        self.asked.revision = session.revision
+        self.asked.update(revision=session.revision)
 
     def _receive(self, _attribute: str, _old: Any, new: list[Any]) -> None:
         """Do what a tab has sent, or say why not."""
@@ -154,26 +148,21 @@ class Page:
 
     def _show_classes(self) -> None:
         """Buttons of all classes with their keys, or of the likeliest ones."""
-        session = self._session
-        classes, asked = session.classes, session.asked
-        keys = keys_of(classes)
+        session, asked, classes = self._session, self._session.asked, self._session.classes
+        keys, shown = keys_of(classes), classes
         self._chooser.visible = len(classes) > MOST_BUTTONS
         if self._chooser.visible:
             guess = [] if asked is None or session.findings is None else session.findings.guess(asked.node)
-            keys, shown = {}, [(name, name) for name, _ in guess[:_LIKELIEST]]
+            keys, shown = {}, [name for name, _ in guess[:_LIKELIEST]]
             self._choice.completions = classes
-        else:
-            of_class = {name: key for key, name in keys.items()}
-            shown = [(name, f"{of_class[name]}  {name}" if name in of_class else name) for name in classes]
-        if keys and all(key == name for key, name in keys.items()):
-            shown = [(name, name) for name in classes]
-        self.asked.keys = keys
-        if [(button.tags, button.disabled) for button in self._classes.children] != [
-            ([name], asked is None) for name, _ in shown
-        ]:
+        self.asked.update(keys=[[key, name] for key, name in keys.items()])
+        wanted = (shown, asked is None)
+        if wanted != self._buttons:
+            self._buttons = wanted
+            of_class = {name: f"{key} · {name}" for key, name in keys.items() if key != name}
             self._classes.children = [
-                self._button(text, "label", name, tags=[name], disabled=asked is None, button_type="primary")
-                for name, text in shown
+                self._button(of_class.get(name, name), "label", name, disabled=asked is None, button_type="primary")
+                for name in shown
             ]
 
     def _models(self) -> dict[str, Any]:
@@ -204,7 +193,7 @@ class Page:
     def _accuracy_chart(self) -> Any:
         """The share of withheld labels that are predicted, against the number of labels."""
         chart = figure(
-            name="chart", height=170, sizing_mode="stretch_width", toolbar_location=None, y_range=(0, 1.03),
+            name="chart", height=170, sizing_mode="stretch_width", toolbar_location=None, y_range=Range1d(start=0, end=1.03),
             x_axis_label="labels", tools="", background_fill_alpha=0, border_fill_alpha=0, outline_line_color=None,
         )  # fmt: skip
         chart.line("labels", "right", source=self._source, line_width=2, color="#1f6feb")

@@ -91,9 +91,7 @@ class LabellingServer:
         self._background.stop()
 
 
-def serve(
-    session: LabellingSession, *, port: int = 0, open_browser: bool = True, title: str = "Labelling"
-) -> None:
+def serve(session: LabellingSession, *, port: int = 0, open_browser: bool = True, title: str = "Labelling") -> None:
     """Show the page of a session until Ctrl-C; prints its address.
 
     Args:
