@@ -1,5 +1,7 @@
 """The command ``gckm label``: its options and what it says; the page itself is tested in tests/label."""
 
+import importlib.util
+
 import pytest
 
 from tests.faults.tables import Tables
@@ -97,3 +99,10 @@ def test_mistakes_are_a_line(tables, served, capsys):
         assert message in said[-1]
     assert other.read_text() == "my notes\n"
     assert not served
+
+
+def test_without_bokeh(tables, monkeypatch, capsys):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "bokeh" else find(name, *a))
+    assert main(["label", *graph_of(tables)]) == 2
+    assert "torch_gckm[app]" in capsys.readouterr().err

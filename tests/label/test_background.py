@@ -51,7 +51,7 @@ def test_it_fits_while_answers_come_in_and_survives_a_kill(labelled, truth):
         background.step()
         assert background.task is not None
         begun = time.monotonic()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 10
     assert not background._process.is_alive()
 
 

@@ -20,7 +20,7 @@ from typing import Self
 from torch_gckm.label.findings import Findings, Task, find
 from torch_gckm.label.session import LabellingSession, describe
 
-_PATIENCE = 5.0  # Seconds that a process is given to end.
+_PATIENCE = 10.0  # Seconds that a process is given to end; usually it ends at once.
 
 
 class Background:
@@ -65,8 +65,9 @@ class Background:
         """End the process, also in the middle of a task."""
         if self._process is None:
             return
-        self._link.close()
-        self._process.terminate()
+        if self.task is not None:
+            self._process.terminate()
+        self._link.close()  # Tells a process that waits for a task that there will be none.
         self._process.join(_PATIENCE)
         if self._process.is_alive():
             self._process.kill()

@@ -37,10 +37,12 @@ class NodeDetails:
         if feature_names is not None and len(feature_names) != width:
             raise InvalidInputError(f"{len(feature_names)} 'feature_names' for {width} features")
         self._names = feature_names or [f"column {place + 1}" for place in range(width)]
-        self._mean = np.asarray(self._x.mean(axis=0), dtype=float).ravel()
-        squares = self._x.multiply(self._x) if scipy.sparse.issparse(self._x) else np.square(self._x)
-        mean_square = np.asarray(squares.mean(axis=0), dtype=float).ravel()
-        self._deviation = np.sqrt(np.maximum(mean_square - np.square(self._mean), 0.0))
+        is_sparse = scipy.sparse.issparse(self._x)
+        self._mean = np.asarray(self._x.mean(axis=0, dtype=float)).ravel()
+        # Without a copy of a dense matrix.
+        squares = self._x.multiply(self._x).sum(axis=0, dtype=float) if is_sparse else None
+        total = np.einsum("nd,nd->d", self._x, self._x, dtype=float) if squares is None else np.asarray(squares).ravel()
+        self._deviation = np.sqrt(np.maximum(total / count - np.square(self._mean), 0.0))
         edges, weight = canonical_edges(adjacency, weight, count)
         values = np.ones(edges.size(1)) if weight is None else weight.abs().double().cpu().numpy()
         joined = scipy.sparse.coo_matrix((values, tuple(edges.cpu().numpy())), shape=(count, count)).tocsr()

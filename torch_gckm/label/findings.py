@@ -125,7 +125,7 @@ def _why(classes: list[str], chances: Tensor) -> str:
     (sure, less), (first, second) = (part.tolist() for part in chances.topk(2))
     usual = "Of all labels, this one is expected to lower the number of mistakes most."
     if sure >= _CERTAIN:
-        return f"{usual} The guess is {classes[first]} ({100 * sure:.0f} %); many similar nodes depend on it."
+        return f"{usual} The guess is {classes[first]} ({100 * sure:.0f} %); if it is wrong, others change with it."
     shown = f"{classes[first]} ({100 * sure:.0f} %) and {classes[second]} ({100 * less:.0f} %)"
     return f"{usual} The model is unsure between {shown}."
 

@@ -193,15 +193,17 @@ class Page:
     def _accuracy_chart(self) -> Any:
         """The share of withheld labels that are predicted, against the number of labels."""
         chart = figure(
-            name="chart", height=170, sizing_mode="stretch_width", toolbar_location=None, y_range=Range1d(start=0, end=1.03),
-            x_axis_label="labels", tools="", background_fill_alpha=0, border_fill_alpha=0, outline_line_color=None,
+            name="chart", height=170, sizing_mode="stretch_width", toolbar_location=None,
+            y_range=Range1d(start=0, end=1.03), x_axis_label="labels", tools="",
+            background_fill_alpha=0, border_fill_alpha=0, outline_line_color=None,
         )  # fmt: skip
         chart.line("labels", "right", source=self._source, line_width=2, color="#1f6feb")
         chart.scatter("labels", "right", source=self._source, size=7, color="#1f6feb")
         chart.add_tools(HoverTool(tooltips=[("labels", "@labels"), ("withheld labels predicted", "@text")]))
         chart.yaxis.formatter = NumeralTickFormatter(format="0 %")
         for axis in (*chart.xaxis, *chart.yaxis):
-            axis.axis_line_color = axis.major_tick_line_color = axis.minor_tick_line_color = _GREY
+            axis.axis_line_color = axis.major_tick_line_color = _GREY
+            axis.minor_tick_line_color = None
             axis.major_label_text_color = axis.axis_label_text_color = _GREY
             axis.axis_label_text_font_style = "normal"
         chart.grid.grid_line_color, chart.grid.grid_line_alpha = _GREY, 0.25

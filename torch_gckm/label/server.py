@@ -30,7 +30,7 @@ from torch_gckm.label.session import LabellingSession
 
 ADDRESS = "127.0.0.1"
 _STEP = 100  # Milliseconds between two looks at the process that fits.
-_KEPT = 6 * 3600 * 1000  # Milliseconds that a tab may be asleep.
+_KEPT = 6 * 3600  # Seconds that a tab may be asleep.
 
 
 class LabellingServer:
@@ -63,7 +63,7 @@ class LabellingServer:
         pages = BokehTornado(
             {f"/{token}": Application(FunctionHandler(show))}, use_index=False, redirect_root=False,
             extra_websocket_origins=[f"{ADDRESS}:{port}", f"localhost:{port}"],
-            unused_session_lifetime_milliseconds=_KEPT,
+            unused_session_lifetime_milliseconds=1000 * _KEPT, session_token_expiration=_KEPT,
         )  # fmt: skip
         http = HTTPServer(RuleRouter([Rule(HostMatches(r"(127\.0\.0\.1|localhost)$"), pages)]))
         http.add_sockets([listening])
