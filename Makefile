@@ -1,8 +1,10 @@
 # make demo    set up, then run the main job on data that ships with scikit-learn
 # make test    set up, then lint, type-check and test
-# make check   everything else that must hold: full examples, documentation, wheel in a clean environment, test-several, test-sparse
+# make check   everything else that must hold: full examples, documentation, wheel in a clean environment, test-several,
+#               test-browser, test-sparse
 # make docs    build the documentation; its first page is docs/_build/index.html
 # make test-several   processes that torchrun starts, one of which is killed
+# make test-browser   the labelling page in Chromium, with a server that is killed
 # make test-sparse   build torch-scatter and torch-sparse (a quarter of an hour, once) and run what needs them
 
 PYTHON ?= python3
@@ -12,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 READY := $(VENV)/.ready
 SPARSE := $(VENV)/sparse
 
-.PHONY: setup demo test test-several test-sparse lint check docs examples wheel clean
+.PHONY: setup demo test test-several test-browser test-sparse lint check docs examples wheel clean
 
 setup: $(READY)
 
@@ -45,7 +47,10 @@ test-sparse: $(SPARSE)/.ready
 test-several: setup
 	GCKM_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/several/test_restart.py tests/several/test_larger.py
 
-check: examples docs wheel test-several test-sparse
+test-browser: setup
+	GCKM_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/label
+
+check: examples docs wheel test-several test-browser test-sparse
 
 docs: setup
 	$(PIP) install --constraint constraints.txt --editable ".[docs]"

@@ -26,7 +26,8 @@ MAY_IMPORT = {
     "estimators": {"kernels", "gram", "graph", "nn", "readout", "select", "train"},
     "plot": {"graph", "nn", "select", "train"},
     "report": {"graph", "nn", "plot", "select", "train"},
-    "cli": {"datasets", "estimators", "graph", "nn", "plot", "report", "select", "train"},
+    "label": {"estimators", "graph", "readout", "select"},
+    "cli": {"datasets", "estimators", "graph", "label", "nn", "plot", "report", "select", "train"},
 }
 
 OVER_ROWS = {

@@ -84,6 +84,10 @@ class OtherProcessError(GCKMError, RuntimeError):
     """Another one of several processes that fit a graph together has failed."""
 
 
+class OutdatedAnswerError(GCKMError, RuntimeError):
+    """An answer to a question that has changed since it was shown."""
+
+
 class IllPosedError(GCKMError, ValueError):
     """A readout in which the leverage of a label on its own score is not between 0 and 1."""
 

@@ -19,6 +19,7 @@ import torch_geometric
 
 from torch_gckm import __version__
 from torch_gckm.cli.graphs import NamedGraph, add_graph_arguments, add_seed, read_graph
+from torch_gckm.cli.label import add_label_arguments, label
 from torch_gckm.cli.numbers import fit_numbers, load_estimator, write_numbers
 from torch_gckm.cli.outputs import check_outputs, note, plain, write_classes, write_table
 from torch_gckm.cli.searches import add_search_arguments, search_files, search_options
@@ -41,6 +42,7 @@ Classify the nodes of a graph from a handful of labels.
   gckm demo --report report.html                                   the digits, offline; a page about them
   gckm fit model.pt --features x.csv --edges edges.csv --labels y.csv --predictions classes.csv
   gckm suggest model.pt --count 5                                  which nodes to label next
+  gckm label --features x.csv --edges edges.csv                     label nodes on a local page
   gckm predict model.pt --features new_x.csv --edges new_edges.csv
 """
 
@@ -250,6 +252,8 @@ def _parser() -> argparse.ArgumentParser:
     to_suggest = command("suggest", suggest, "the nodes whose labels would help most")
     to_suggest.add_argument("model", type=Path, help="a file of 'gckm fit'")
     to_suggest.add_argument("--count", type=int, default=10, metavar="N")
+
+    add_label_arguments(command("label", label, "a local page for labelling nodes, which suggests the next ones"))
 
     to_embed = command("embed", embed, "embeddings of all nodes, made without labels, as CSV")
     to_cluster = command("cluster", cluster, "clusters of nodes, found without labels, as CSV")
