@@ -13,8 +13,8 @@ from torch_gckm.panels import one_norm_estimate, orthonormalize
 from torch_gckm.partition import WHOLE, Partition
 
 __all__ = [
-    "SkewFactors", "StiefelParameter", "assert_on_stiefel", "cayley_fixed_point", "cayley_step", "is_on_stiefel", "orthogonality_error",
-    "orthonormalize", "random_stiefel"
+    "SkewFactors", "StiefelParameter", "assert_on_stiefel", "cayley_fixed_point", "cayley_step", "is_on_stiefel",
+    "orthogonality_error", "orthonormalize", "random_stiefel"
 ]  # fmt: skip
 
 

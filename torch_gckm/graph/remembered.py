@@ -47,9 +47,7 @@ class RememberedGraph:
         self.put(graph, *arguments)
         return graph
 
-    def knows(
-        self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None, dtype: torch.dtype
-    ) -> bool:
+    def knows(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None, dtype: torch.dtype) -> bool:
         """Whether these are the arguments of the last call."""
         last = self._last
         return last is not None and _same((x, edge_index, edge_weight, dtype), last)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.errors import InvalidInputError, NotFittedError
+from torch_gckm.errors import GraphMismatchError, InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import (
@@ -215,10 +215,12 @@ class GCKM(PredictsSets, KernelLayers):
         return (self._hidden_loss(graph) + self.loss_weights[-1] * of_readout) / graph.num_nodes
 
     def forward(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
-        """The scores of the last solve on the fitted graph, ``[n, p]``; ``x`` is not looked at."""
+        """The scores of the last solve on the fitted graph, ``[n, p]``; raises if this is another one."""
         self._require_fit()
-        topology = Topology(edge_index, edge_weight, x.size(0))
-        check_same_edges(EdgeIdentity(*self.data_id[: len(EdgeIdentity._fields)].tolist()), topology.identity)
+        graph = PreparedGraph(x, Topology(edge_index, edge_weight, x.size(0)), Scaling(), self.dtype)
+        check_same_edges(EdgeIdentity(*self.data_id[: len(EdgeIdentity._fields)].tolist()), graph.topology.identity)
+        if not self.is_fitted_on(graph):
+            raise GraphMismatchError("the model was fitted to other features; use model.scores(data), or fit again")
         return self.readout.scores
 
     def scores(

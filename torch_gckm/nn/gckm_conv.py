@@ -1,13 +1,22 @@
 """The graph convolutional kernel machine layer, called as PyG's layers are."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
 
-from torch_gckm.errors import DetachedInputWarning, InvalidInputError
-from torch_gckm.graph import Adjacency, PreparedGraph, RememberedGraph, Scaling, Topology, check_features
+from torch_gckm.errors import DetachedInputWarning
+from torch_gckm.graph import (
+    Adjacency,
+    PreparedGraph,
+    Propagation,
+    RememberedGraph,
+    Scaling,
+    Topology,
+    check_features,
+)
 from torch_gckm.nn.inductive import layer_rows
 from torch_gckm.nn.kernel_layer import KernelLayer
 from torch_gckm.nn.layer_function import CallChecks
@@ -98,7 +107,7 @@ class GCKMConv(KernelLayer):
             method: ``"random"`` starts from a random point of the manifold instead.
             seed: The seed of the random start.
         """
-        check_features(x, None if self.in_channels == -1 else self.in_channels)
+        check_features(x, self._columns)
         if x.dtype == torch.float64:
             self.double()
         graph = self._new_graph(x, edge_index, edge_weight)  # Not the remembered one: a fit begins anew.
@@ -107,7 +116,7 @@ class GCKMConv(KernelLayer):
         self._graphs.put(graph, x, edge_index, edge_weight, self.h.dtype)
         return self
 
-    @torch.compiler.disable
+    @torch.compiler.disable  # A compiled network fits it by its first call, too.
     def forward(
         self,
         x: Tensor,
@@ -123,11 +132,8 @@ class GCKMConv(KernelLayer):
             edge_weight: Edge weights.
             n_id: Return these nodes only; ``x`` and ``edge_index`` may then be a sampled subgraph.
         """
-        if self.aggregation.__dict__.get("explain"):
-            raise InvalidInputError(
-                "the output of a GCKMConv does not depend on the edges or features that it is called with, so its "
-                "edges cannot be explained; explain the layers above it, with its output as their features"
-            )
+        if getattr(self.aggregation, "explain", None):
+            self._checks.explanation()
         if n_id is not None:
             _ = self.fit  # The first graph to be seen must be the whole one.
         elif self.fitted is None:
@@ -183,19 +189,30 @@ class GCKMConv(KernelLayer):
             progress: The title of a progress bar; ``None`` shows none.
         """
         _ = self.fit
-        check_features(x, self.in_channels)
+        check_features(x, self._columns)
         return self.out_of_sample()(self._new_graph(x, edge_index, edge_weight), progress=progress)
 
     def _check_call(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> None:
         """Raise unless this is the fitted graph; warn if these are not its features."""
-        check_features(x, self.in_channels)
-        is_known = self._graphs.knows(x, edge_index, edge_weight, self.h.dtype)
+        if isinstance(x, Tensor) and self._graphs.knows(x, edge_index, edge_weight, self.h.dtype):
+            return  # It was checked by the last call.
+        check_features(x, self._columns)
         graph = self._graphs.get(x, edge_index, edge_weight, self.h.dtype)
         self.check_graph(graph.topology)
-        if not is_known and not x.requires_grad:  # Of trained features, what is below the layer is told.
+        if not x.requires_grad:  # Else another warning says that layers below do not learn.
             with torch.no_grad():
                 given = layer_rows(self.kernel, self.aggregation, graph)
                 self._checks.features(self.fit.rows(), given, self.kernel.views)
+
+    @property
+    def _columns(self) -> int | None:
+        return None if self.in_channels == -1 else self.in_channels
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        self._checks = CallChecks()
+        if self.in_channels == -1 and self.fitted is not None and isinstance(self.aggregation, Propagation):
+            self.in_channels = next(iter(self.fitted.views.values())).size(1)  # Propagations keep the columns.
 
     def _new_graph(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> PreparedGraph:
         return PreparedGraph(x, Topology(edge_index, edge_weight, x.size(0)), Scaling(), self.h.dtype)

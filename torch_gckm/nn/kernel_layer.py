@@ -30,7 +30,7 @@ def check_same_edges(fitted: EdgeIdentity, given: EdgeIdentity) -> None:
         raise GraphMismatchError(
             f"the layer was fitted on a graph with {fitted.num_nodes} nodes and {fitted.num_edges} edges; the one "
             f"given has {given.num_nodes} nodes and {given.num_edges} edges{how}. "
-            "Use transform for other graphs, or initialize to fit again"
+            "Use transform for other graphs, n_id= for a sampled part of the fitted one, or initialize to fit again"
         )
 
 
@@ -107,11 +107,11 @@ class KernelLayer(FittedModule):
 
     @property
     def z(self) -> Tensor:
-        """The output of the layer on the fitted graph, differentiable in :attr:`h`, ``[n, out_channels]``."""
+        """The weighted embedding of the fitted graph, differentiable in :attr:`h`: what other layers of a model read."""
         return self.h if self.power == 0 else self.h * self.fit.scale
 
     def fitted_output(self) -> Tensor:
-        r"""The layer as a function of the fitted features, :math:`K_c H \Lambda^{-1}`, with the columns of :attr:`z`."""
+        r"""The layer as a function of the fitted features: :math:`K_c H \Lambda^{-1}`, scaled as :attr:`z` is."""
         fit = self.fit
         if fit.gram is None or not fit.is_of(self.kernel):
             with torch.inference_mode(False), torch.no_grad():

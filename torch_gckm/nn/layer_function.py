@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from torch_gckm import panels
-from torch_gckm.errors import ManifoldWarning, OtherFeaturesWarning
+from torch_gckm.errors import DetachedInputWarning, ManifoldWarning, OtherFeaturesWarning
 from torch_gckm.gram import Gram
 from torch_gckm.kernels import Rows
 from torch_gckm.manifold import orthogonality_error
@@ -66,6 +66,15 @@ class CallChecks:
                 "a GCKMConv was fitted to other node features than it is called with, and returns the embedding of "
                 "those that it was fitted to. Use conv.transform(x, edge_index) for other features, or "
                 "conv.initialize(x, edge_index) to fit again; put dropout above the layer, not below it",
+            )
+
+    def explanation(self) -> None:
+        """Warn that what explains a network sees nothing of this layer."""
+        if DetachedInputWarning not in self._warned:
+            self._warn(
+                DetachedInputWarning,
+                "a fitted GCKMConv computes neither with the edges nor with the features of a call, so an explanation "
+                "tells which edges matter to the other layers only",
             )
 
     def features_are_trained(self) -> None:

@@ -64,7 +64,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
 
     Shapes:
         - **input:** features ``[n, in_channels]`` or a mapping of views, classes ``[n]``, mask ``[n]``
-        - **output:** scores ``[n, p]``, with ``p = out_channels`` for one-vs-all codes
+        - **output:** scores ``[n, p]``, in double precision if the features are; ``p = out_channels`` for one-vs-all
 
     Attributes:
         h: The dual variables :math:`H = R^{-1} a`, ``[n, p]``, a Parameter written by the solve.
@@ -145,6 +145,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
             raise NotFittedError("the readout is not fitted; call readout(h, y, train_mask) first")
         return self.fitted
 
+    @torch.compiler.disable
     def forward(
         self, h: FeaturesLike, y: Tensor, train_mask: Tensor | None = None, *, split: int | None = None
     ) -> Tensor:
@@ -156,6 +157,8 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
             train_mask: Which labels to use: boolean, node indices, or non-negative weights; by default all.
             split: The column to use of a mask ``[n, splits]``.
         """
+        if as_rows(h).dtype == torch.float64:  # Double in, double out.
+            self.double()
         rows = self._checked(h)
         kind, size = kind_of_targets(self.code), (rows.num_rows, self.out_channels)
         targets = kind.parse(y.to(rows.device), train_mask, *size, split, warn=True)

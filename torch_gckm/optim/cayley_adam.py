@@ -18,7 +18,6 @@ from torch_gckm.manifold import (
 )
 from torch_gckm.partition import WHOLE, Partition
 
-
 _ADAM_LR = 1e-3
 _KEPT = ("_own_defaults", "_over", "_stiefel_lr", "_has_lr")  # In copies and pickles.
 
