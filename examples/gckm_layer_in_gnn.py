@@ -1,7 +1,7 @@
 """PyG's tutorial network, a GCN of two layers, with a kernel layer in place of its first one.
 
-The only other change is the optimiser: CayleyAdam keeps the layer's embedding orthonormal, and is Adam for the rest. The
-layer is fitted without labels by the first call of the network, and then trained by the cross-entropy.
+The only other change is the optimiser: CayleyAdam keeps the layer's embedding orthonormal, and is Adam for the rest.
+The layer is fitted without labels by the first call of the network, and then trained by the cross-entropy.
 """
 
 import argparse

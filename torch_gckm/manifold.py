@@ -31,7 +31,7 @@ class StiefelParameter(torch.nn.Parameter):
     def __reduce_ex__(self, protocol: Any) -> tuple[type["StiefelParameter"], tuple[Tensor, bool]]:
         return StiefelParameter, (self.data, self.requires_grad)
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> str:  # type: ignore[override]  # As that of Parameter.
         return f"StiefelParameter containing:\n{self.data!r}"
 
 

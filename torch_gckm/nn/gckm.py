@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.errors import GraphMismatchError, InvalidInputError, NotFittedError
+from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import (
@@ -21,12 +21,10 @@ from torch_gckm.graph import (
     Topology,
     as_propagation,
 )
-from torch_gckm.graph.topology import EdgeIdentity
 from torch_gckm.kernels import KernelLike, Rows, as_kernel
 from torch_gckm.nn.extension import check_known
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.inductive import InductiveGCKM, readout_rows
-from torch_gckm.nn.kernel_layer import check_same_edges
 from torch_gckm.nn.kernel_layers import KernelLayers, per_layer
 from torch_gckm.nn.prediction_sets import PredictsSets
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
@@ -218,9 +216,7 @@ class GCKM(PredictsSets, KernelLayers):
         """The scores of the last solve on the fitted graph, ``[n, p]``; raises if this is another one."""
         self._require_fit()
         graph = PreparedGraph(x, Topology(edge_index, edge_weight, x.size(0)), Scaling(), self.dtype)
-        check_same_edges(EdgeIdentity(*self.data_id[: len(EdgeIdentity._fields)].tolist()), graph.topology.identity)
-        if not self.is_fitted_on(graph):
-            raise GraphMismatchError("the model was fitted to other features; use model.scores(data), or fit again")
+        self._check_fitted_on(graph)
         return self.readout.scores
 
     def scores(

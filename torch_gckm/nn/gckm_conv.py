@@ -17,6 +17,7 @@ from torch_gckm.graph import (
     Topology,
     check_features,
 )
+from torch_gckm.nn.extension import widen
 from torch_gckm.nn.inductive import layer_rows
 from torch_gckm.nn.kernel_layer import KernelLayer
 from torch_gckm.nn.layer_function import CallChecks
@@ -108,15 +109,14 @@ class GCKMConv(KernelLayer):
             seed: The seed of the random start.
         """
         check_features(x, self._columns)
-        if x.dtype == torch.float64:
-            self.double()
+        widen(self, x.dtype)
         graph = self._new_graph(x, edge_index, edge_weight)  # Not the remembered one: a fit begins anew.
         self.initialize_on(graph, method=method, seed=seed)
         self.in_channels, self._checks = x.size(1), CallChecks()
         self._graphs.put(graph, x, edge_index, edge_weight, self.h.dtype)
         return self
 
-    @torch.compiler.disable  # A compiled network fits it by its first call, too.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # A compiled network fits it by its first call, too.
     def forward(
         self,
         x: Tensor,
@@ -142,7 +142,7 @@ class GCKMConv(KernelLayer):
                 return self.z  # The same, without the matrix, which has been freed.
         else:
             self._check_call(x, edge_index, edge_weight)
-        self._checks.embedding(self.h)
+        self._checks.embedding(self.h, self.fit.partition)
         if x.requires_grad and torch.is_grad_enabled():
             warnings.warn(
                 "GCKMConv returns its own embedding and passes no gradient to its input; "

@@ -107,7 +107,7 @@ class KernelLayer(FittedModule):
 
     @property
     def z(self) -> Tensor:
-        """The weighted embedding of the fitted graph, differentiable in :attr:`h`: what other layers of a model read."""
+        """The weighted embedding of the fitted graph, ``[n, out_channels]``: what other layers of a model read."""
         return self.h if self.power == 0 else self.h * self.fit.scale
 
     def fitted_output(self) -> Tensor:

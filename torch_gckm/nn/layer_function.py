@@ -11,6 +11,7 @@ from torch_gckm.errors import DetachedInputWarning, ManifoldWarning, OtherFeatur
 from torch_gckm.gram import Gram
 from torch_gckm.kernels import Rows
 from torch_gckm.manifold import orthogonality_error
+from torch_gckm.partition import WHOLE, Partition
 
 _OFF_MANIFOLD = 1e-2  # CayleyAdam stays below 1e-3 with either transform; one step of Adam is usually above.
 _OTHER = 1e-3  # A relative difference that no rounding makes.
@@ -42,13 +43,13 @@ class CallChecks:
         self._seen: tuple[int, ...] = ()
         self._warned: set[type[Warning]] = set()
 
-    def embedding(self, h: Tensor) -> None:
+    def embedding(self, h: Tensor, over: Partition) -> None:
         """Warn if ``h`` has left the manifold; looks only where it was written to since the last call."""
         seen = (id(h), h._version, h.data_ptr()) if not h.is_inference() else ()
         if ManifoldWarning in self._warned or (seen and seen == self._seen):
             return
         self._seen = seen
-        error = float(orthogonality_error(h))
+        error = float(orthogonality_error(h, over))
         if not error <= _OFF_MANIFOLD:
             self._warn(
                 ManifoldWarning,
@@ -92,8 +93,7 @@ def _are_alike(a: Rows, b: Rows, views: tuple[str, ...]) -> bool:
         first, second = a.view(name), b.view(name)
         if first.num_columns != second.num_columns:
             return False
-        for x, y in ((first.sq_norm(), second.sq_norm()), (first.mean(), second.mean())):
-            x, y = x.double(), y.double()
-            if not bool(panels.largest((x - y).abs()) <= _OTHER * panels.largest(x.abs())):
+        for x, y, over in ((first.sq_norm(), second.sq_norm(), a.partition), (first.mean(), second.mean(), WHOLE)):
+            if not bool(panels.largest((x - y).abs(), over) <= _OTHER * panels.largest(x.abs(), over)):
                 return False
     return True

@@ -194,10 +194,10 @@ def param_groups(model: torch.nn.Module, **stiefel_options: Any) -> list[dict[st
     """
     named = (getattr(part, name) for part in model.modules() for name in getattr(part, "stiefel_parameters", ()))
     marked = {id(parameter) for parameter in named}
-    on_manifold, rest = [], []
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            (on_manifold if _is_tagged(parameter) or id(parameter) in marked else rest).append(parameter)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    on_manifold = [parameter for parameter in trained if _is_tagged(parameter) or id(parameter) in marked]
+    found = {id(parameter) for parameter in on_manifold}
+    rest = [parameter for parameter in trained if id(parameter) not in found]
     groups = [{"params": on_manifold, "stiefel": True, **stiefel_options}, {"params": rest, "stiefel": False}]
     return [group for group in groups if group["params"]]
 
