@@ -25,7 +25,8 @@ class StiefelParameter(torch.nn.Parameter):
 
         self.basis = StiefelParameter(random_stiefel(100, 4))
 
-    Attributes of a plain Parameter are lost in copies, its class is not; pickles need the method below.
+    Attributes of a plain Parameter are lost in copies, its class is not; pickles need the method below. Of a module of
+    your own, ``load_state_dict(assign=True)`` puts a plain Parameter in its place.
     """
 
     def __reduce_ex__(self, protocol: Any) -> tuple[type["StiefelParameter"], tuple[Tensor, bool]]:
