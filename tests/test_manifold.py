@@ -1,9 +1,14 @@
+import copy
+import io
+import pickle
+
 import pytest
 import torch
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.manifold import (
     SkewFactors,
+    StiefelParameter,
     assert_on_stiefel,
     cayley_fixed_point,
     cayley_step,
@@ -76,3 +81,50 @@ def test_check_and_assert_agree():
         assert not is_on_stiefel(bad)
         with pytest.raises(InvalidInputError, match=match):
             assert_on_stiefel(bad)
+
+
+class Module(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.basis = StiefelParameter(random_stiefel(6, 2), requires_grad=True)
+
+
+def saved_and_loaded(module):
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+def loaded_state(module):
+    other = Module()
+    other.load_state_dict(module.state_dict())
+    return other
+
+
+@pytest.mark.parametrize(
+    "journey",
+    [
+        copy.deepcopy, copy.copy, lambda m: pickle.loads(pickle.dumps(m)), saved_and_loaded, loaded_state,
+        lambda m: m.to("cpu"), lambda m: m.double(), lambda m: m.double().float(), lambda m: m.requires_grad_(False),
+        lambda m: copy.deepcopy(saved_and_loaded(copy.deepcopy(m).double())).float(),
+        lambda m: torch.nn.Sequential(m, torch.nn.Linear(2, 2))[0], lambda m: torch.optim.swa_utils.AveragedModel(m).module,
+    ],
+)  # fmt: skip
+def test_a_stiefel_parameter_stays_one(journey):
+    module = Module()
+    expected = module.basis.detach().clone()
+    arrived = journey(module).basis
+    assert type(arrived) is StiefelParameter
+    assert isinstance(arrived, torch.nn.Parameter)
+    torch.testing.assert_close(arrived.detach(), expected, check_dtype=False)
+
+
+def test_copies_of_a_stiefel_parameter_alone():
+    parameter = StiefelParameter(random_stiefel(6, 2), requires_grad=False)
+    for other in (copy.deepcopy(parameter), pickle.loads(pickle.dumps(parameter))):
+        assert type(other) is StiefelParameter
+        assert not other.requires_grad
+        assert torch.equal(other, parameter)
+    assert type(parameter * 2) is torch.Tensor
+    assert repr(parameter).startswith("StiefelParameter containing:\ntensor([[")

@@ -112,5 +112,13 @@ class ZeroRowWarning(GCKMWarning):
     """Rows of zeros cannot be scaled to unit length and stay zero."""
 
 
+class ManifoldWarning(GCKMWarning):
+    """The embedding of a layer is no longer orthonormal."""
+
+
+class OtherFeaturesWarning(GCKMWarning):
+    """A fitted layer is called with other features than those that it was fitted to."""
+
+
 class DetachedInputWarning(GCKMWarning):
     """Gradients were expected to flow through a layer that returns its own parameters."""

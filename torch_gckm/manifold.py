@@ -1,6 +1,7 @@
 r"""The Stiefel manifold of thin matrices, :math:`X \in \mathbb{R}^{n \times s}` with :math:`X'X = I`."""
 
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,9 +13,27 @@ from torch_gckm.panels import one_norm_estimate, orthonormalize
 from torch_gckm.partition import WHOLE, Partition
 
 __all__ = [
-    "SkewFactors", "assert_on_stiefel", "cayley_fixed_point", "cayley_step", "is_on_stiefel", "orthogonality_error",
-    "orthonormalize", "random_stiefel"
+    "SkewFactors", "StiefelParameter", "assert_on_stiefel", "cayley_fixed_point", "cayley_step", "is_on_stiefel",
+    "orthogonality_error", "orthonormalize", "random_stiefel"
 ]  # fmt: skip
+
+
+class StiefelParameter(torch.nn.Parameter):
+    """A Parameter with orthonormal columns, which :class:`~torch_gckm.optim.CayleyAdam` knows by its class.
+
+    .. code-block:: python
+
+        self.basis = StiefelParameter(random_stiefel(100, 4))
+
+    Attributes of a plain Parameter are lost in copies, its class is not; pickles need the method below. Of a module of
+    your own, ``load_state_dict(assign=True)`` puts a plain Parameter in its place.
+    """
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[type["StiefelParameter"], tuple[Tensor, bool]]:
+        return StiefelParameter, (self.data, self.requires_grad)
+
+    def __repr__(self) -> str:  # type: ignore[override]  # As that of Parameter.
+        return f"StiefelParameter containing:\n{self.data!r}"
 
 
 def orthogonality_error(x: Tensor, over: Partition = WHOLE) -> Tensor:

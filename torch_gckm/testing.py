@@ -93,6 +93,7 @@ class GramChecks:
             self._close(gram.bilinear(u, v), panels.total(u * (matrix @ v)))
             centred = panels.centred(v)
             self._close(gram.centred_quadratic(v), panels.total(centred * (matrix @ centred)))
+            self._close(gram.centred_matmul(v), panels.centred(matrix @ centred))
             nodes, weights = gram.representer(v)
             self._close(kernel(rows, rows if nodes is None else rows.rows(nodes)) @ weights, matrix @ v)
 

@@ -180,3 +180,12 @@ def write(graph, what, through):
     values = tensor.numpy() if through == "numpy" else tensor.data
     values[:, 0] = values[:, 1]
     values[0] = values[0][::-1].copy() if through == "numpy" else values[0].flip(0)
+
+
+def test_knows_the_arguments_of_the_last_call(graph):
+    remembered = RememberedGraph()
+    arguments = (graph.x, graph.edge_index, None, torch.float32)
+    assert not remembered.knows(*arguments)
+    remembered.get(*arguments)
+    assert remembered.knows(*arguments)
+    assert not remembered.knows(graph.x.clone(), *arguments[1:])

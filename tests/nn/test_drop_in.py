@@ -1,11 +1,16 @@
 """Layers inside ordinary PyG models."""
 
+import copy
+
 import pytest
 import torch
+from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.nn import GAT, GCN, GCNConv, GraphSAGE, Sequential, summary
 
 from tests.conftest import make_graph
 from torch_gckm import CayleyAdam, GCKMConv, SemiSupRKMReadout
+from torch_gckm.datasets import load
+from torch_gckm.errors import DetachedInputWarning
 from torch_gckm.gram import Dense
 from torch_gckm.kernels import RBF, as_rows
 from torch_gckm.manifold import orthogonality_error
@@ -90,3 +95,99 @@ def test_a_compiled_kernel_is_fitted_first():
     kernel = RBF()
     compiled = torch.compile(lambda x: kernel(x), backend="eager")(x)
     torch.testing.assert_close(compiled, RBF()(x))
+
+
+class Tutorial(torch.nn.Module):
+    """The network of PyG's introduction by example, with a kernel layer in place of its first GCNConv."""
+
+    def __init__(self, in_channels, classes, layer=GCKMConv):
+        super().__init__()
+        self.conv1, self.conv2 = layer(in_channels, 16), GCNConv(16, classes)
+
+    def forward(self, x, edge_index):
+        x = torch.nn.functional.relu(self.conv1(x, edge_index))
+        x = torch.nn.functional.dropout(x, training=self.training)
+        return self.conv2(x, edge_index)
+
+
+def accuracy_of(model, data, epochs):
+    optimizer = CayleyAdam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    model.train()
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        out = model(data.x, data.edge_index)
+        torch.nn.functional.cross_entropy(out[data.train_mask], data.y[data.train_mask]).backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        right = model(data.x, data.edge_index).argmax(dim=1) == data.y
+    return float(right[data.test_mask].double().mean())
+
+
+def test_the_tutorial_network_trains(graph):
+    torch.manual_seed(0)
+    model = Tutorial(-1, 3)
+    assert accuracy_of(model, graph, 60) > 0.85
+    assert float(orthogonality_error(model.conv1.h)) < 1e-5
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin(graph.x, graph.edge_index), model(graph.x, graph.edge_index))
+    accuracy_of(twin, graph, 5)
+    assert float(orthogonality_error(twin.conv1.h)) < 1e-5
+    assert not torch.equal(twin.conv1.h, model.conv1.h)
+
+
+@pytest.mark.data
+def test_the_tutorial_network_on_cora(data_root):
+    data = load("cora", data_root)
+    found = []
+    for layer in (GCNConv, GCKMConv):
+        torch.manual_seed(1000)
+        found.append(accuracy_of(Tutorial(data.num_features, 7, layer), data, 40))
+    assert found[1] > max(0.77, found[0] - 0.02)
+
+
+@compiles
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+def test_a_compiled_network_is_fitted_by_its_first_call(graph):
+    torch.manual_seed(0)
+    model = Tutorial(8, 3).eval()
+    compiled = torch.compile(model, backend="eager")
+    output = compiled(graph.x, graph.edge_index)
+    assert model.conv1.is_initialized
+    torch.testing.assert_close(output, model(graph.x, graph.edge_index))
+    output.sum().backward()
+    assert model.conv1.h.grad is not None
+
+
+def explanation(model, graph, **masks):
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+    algorithm = GNNExplainer(epochs=3)
+    explainer = Explainer(model, algorithm, explanation_type="model", model_config=config, **masks)
+    return explainer(graph.x, graph.edge_index, index=3)
+
+
+class Head(torch.nn.Module):
+    def __init__(self, graph):
+        super().__init__()
+        self.encoder, self.readout, self.graph = GCNConv(8, 6), SemiSupRKMReadout(6, 3), graph
+
+    def forward(self, x, edge_index):
+        return self.readout(self.encoder(x, edge_index), self.graph.y, self.graph.train_mask)
+
+
+def test_gnn_explainer_with_the_readout_as_a_head(graph):
+    found = explanation(Head(graph), graph, node_mask_type="attributes", edge_mask_type="object")
+    assert float(found.node_mask[3].abs().sum()) > 0
+    assert bool(found.edge_mask.any())
+
+
+def test_gnn_explainer_above_a_kernel_layer(graph):
+    model = Tutorial(8, 3).eval()
+    model(graph.x, graph.edge_index)
+    with pytest.warns(DetachedInputWarning, match="which edges matter to the other layers only"):
+        assert bool(explanation(model, graph, edge_mask_type="object").edge_mask.any())
+    with (
+        pytest.warns(DetachedInputWarning, match="passes no gradient"),
+        pytest.raises(ValueError, match="node features are used inside the model"),
+    ):
+        explanation(model, graph, node_mask_type="attributes")

@@ -252,3 +252,11 @@ def test_settings_build_the_same_model(graph):
     assert torch.equal(twin.readout.scores, model.readout.scores)
     assert settings.layers[1].channels == 4
     assert settings.readout.lambda2 == 0.3
+
+
+def test_a_call_with_other_features_is_refused(graph):
+    model = GCKM(8, (4,), 3).initialize(graph)
+    model.solve(graph)
+    assert torch.equal(model(graph.x.clone(), graph.edge_index), model.readout.scores)
+    with pytest.raises(GraphMismatchError, match=r"model\.scores\(data\)"):
+        model(torch.zeros_like(graph.x), graph.edge_index)

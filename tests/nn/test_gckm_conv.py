@@ -12,12 +12,15 @@ from torch_gckm.errors import (
     GraphMismatchError,
     InvalidInputError,
     LowRankError,
+    ManifoldWarning,
     NotFittedError,
+    OtherFeaturesWarning,
 )
 from torch_gckm.gram import LowRank
 from torch_gckm.graph import Topology
 from torch_gckm.kernels import RBF
-from torch_gckm.nn import GCKMConv, Propagation
+from torch_gckm.manifold import random_stiefel
+from torch_gckm.nn import GCKMConv, Propagation, layer_function
 
 
 @pytest.fixture
@@ -32,10 +35,9 @@ def test_forward_initialises_lazily_and_checks_the_graph(graph, power):
     with pytest.raises(NotFittedError, match="initialize"):
         conv.transform(graph.x, graph.edge_index)
     h = conv(graph.x, graph.edge_index)
-    assert torch.equal(h, conv.z)
-    assert (h is conv.h) == (power == 0.0)
+    torch.testing.assert_close(h, conv.z)
+    assert (conv.z is conv.h) == (power == 0.0)
     assert h.shape == (60, 4)
-    assert torch.equal(conv(graph.x + 1, graph.edge_index), h)  # Does not look at x.
     with pytest.raises(NotFittedError):
         GCKMConv(8, 4)(graph.x, graph.edge_index, n_id=torch.tensor([0]))
     assert torch.equal(conv(graph.x[:7], graph.edge_index[:, :0], n_id=torch.tensor([3, 9])), h[[3, 9]])
@@ -69,7 +71,7 @@ def test_state_dict_is_complete(graph64, conv):
     twin = GCKMConv(8, 5, kernel=RBF("auto"), eta=1.7).double()
     twin.kernel = RBF(1.0)
     twin.load_state_dict(conv.state_dict())
-    assert torch.equal(twin(graph64.x, graph64.edge_index), conv.z)
+    torch.testing.assert_close(twin(graph64.x, graph64.edge_index), conv(graph64.x, graph64.edge_index))
     assert torch.equal(twin.h, conv.h)
     assert torch.equal(twin.transform(new.x.double(), new.edge_index), conv.transform(new.x.double(), new.edge_index))
     assert torch.equal(twin.eigenvalues, conv.eigenvalues)
@@ -120,7 +122,7 @@ def test_inference_mode_does_not_spoil_later_training(graph):
 
 @pytest.mark.parametrize("aggregation", ["gcn", "none"])
 def test_other_types_of_features(graph, aggregation):
-    for x in (graph.x.double(), (10 * graph.x).long(), graph.x > 0):
+    for x in (graph.x.half(), (10 * graph.x).long(), graph.x > 0):
         conv = GCKMConv(8, 4, aggregation=aggregation)
         conv.initialize(x, graph.edge_index)
         assert conv.loss(x, graph.edge_index).dtype == torch.float32
@@ -240,3 +242,130 @@ def test_settings_build_the_same_layer(graph64, conv):
     assert repr(twin) == repr(conv)
     assert torch.equal(twin.h, conv.h)
     assert conv.settings(2.5).loss_weight == 2.5
+
+
+@pytest.mark.parametrize("gram", ["dense", LowRank(max_rank=30), LowRank(max_rank=30, panel="recomputed")], ids=str)
+def test_the_output_is_a_function_of_the_features(graph64, gram):
+    """K_c H / lambda, its columns scaled; differentiable in H, also where the matrix was dropped."""
+    conv = GCKMConv(8, 4, kernel=RBF(2.0), gram=gram).initialize(graph64.x, graph64.edge_index)
+    torch.testing.assert_close(conv(graph64.x, graph64.edge_index), conv.z)  # At kernel PCA.
+    with torch.no_grad():
+        conv.h.copy_(random_stiefel(60, 4, seed=5))
+    matrix = conv.fit.gram.matmul(torch.eye(60, dtype=torch.float64))
+    centring = torch.eye(60, dtype=torch.float64) - 1 / 60
+    weight = torch.randn(60, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    scale = conv.fit.scale / conv.eigenvalues
+    for layer in (conv, copy.deepcopy(conv)):
+        output = layer(graph64.x, graph64.edge_index)
+        torch.testing.assert_close(output, centring @ matrix @ centring @ conv.h * scale)
+        (gradient,) = torch.autograd.grad((output * weight).sum(), layer.h)
+        torch.testing.assert_close(gradient, centring @ matrix @ centring @ (weight * scale))
+        with torch.no_grad():
+            assert torch.equal(layer(graph64.x, graph64.edge_index), output)
+
+
+def test_one_step_moves_similar_nodes_along(graph):
+    """Without the product with the kernel matrix, a label moves the embedding of a few nodes and of no others."""
+    conv = GCKMConv(8, 4, kernel=RBF(2.0)).initialize(graph.x, graph.edge_index)
+    conv(graph.x, graph.edge_index)[0].sum().backward()
+    assert int((conv.h.grad.abs().sum(dim=1) > 1e-4 * conv.h.grad.abs().max()).sum()) > 50
+
+
+def test_other_features_warn_once_and_other_tensors_do_not(graph):
+    conv = GCKMConv(8, 4).initialize(graph.x, graph.edge_index)
+    expected = conv(graph.x, graph.edge_index)
+    for same in (graph.x.clone(), graph.x.double(), graph.x.to_sparse()):
+        assert torch.equal(conv(same, graph.edge_index), expected)
+    assert torch.equal(copy.deepcopy(conv)(graph.x, graph.edge_index), expected)
+    for other in (torch.zeros_like(graph.x), graph.x[:, torch.arange(8).flip(0)], 2 * graph.x):
+        conv.initialize(graph.x, graph.edge_index)
+        with pytest.warns(OtherFeaturesWarning, match=r"conv\.transform"):
+            assert torch.equal(conv(other, graph.edge_index), expected)
+        conv(other.clone(), graph.edge_index)  # Once per fit.
+    twin = GCKMConv(8, 4)
+    twin.load_state_dict(conv.state_dict())
+    with pytest.warns(OtherFeaturesWarning):
+        twin(torch.zeros_like(graph.x), graph.edge_index)
+    conv(graph.x[:7], graph.edge_index[:, :0], n_id=torch.tensor([3, 9]))  # A part of the graph has other features.
+
+
+def test_dropout_below_the_layer_warns(graph):
+    torch.manual_seed(0)
+    conv = GCKMConv(8, 4)
+    conv(torch.nn.functional.dropout(graph.x), graph.edge_index)
+    with pytest.warns(OtherFeaturesWarning, match="dropout above the layer"):
+        conv(torch.nn.functional.dropout(graph.x), graph.edge_index)
+
+
+def test_features_that_are_trained_through_the_loss_are_expected_to_change(graph):
+    below, conv = GCNConv(8, 8), GCKMConv(8, 4)
+    conv.initialize(below(graph.x, graph.edge_index).detach(), graph.edge_index)
+    conv.loss(below(graph.x, graph.edge_index), graph.edge_index).backward()
+    with torch.no_grad():
+        below.lin.weight += 0.1
+        conv(below(graph.x, graph.edge_index), graph.edge_index)
+
+
+def test_a_lost_manifold_warns_once(graph):
+    conv = GCKMConv(8, 4)
+    optimizer = torch.optim.Adam(conv.parameters(), lr=0.01)
+    conv(graph.x, graph.edge_index).sum().backward()
+    conv(graph.x, graph.edge_index)
+    optimizer.step()
+    with pytest.warns(ManifoldWarning, match=r"use CayleyAdam\(model\.parameters\(\)\)"):
+        conv(graph.x, graph.edge_index)
+    optimizer.step()
+    conv(graph.x, graph.edge_index)
+    conv.initialize(graph.x, graph.edge_index)
+    conv(graph.x, graph.edge_index)
+    optimizer.step()
+    with pytest.warns(ManifoldWarning):
+        conv(graph.x, graph.edge_index)
+
+
+def test_the_manifold_is_looked_at_only_where_the_embedding_was_written_to(graph, monkeypatch):
+    calls, real = [], layer_function.orthogonality_error
+    monkeypatch.setattr(layer_function, "orthogonality_error", lambda *args: calls.append(1) or real(*args))
+    conv = GCKMConv(8, 4)
+    for _ in range(3):
+        conv(graph.x, graph.edge_index)
+    assert len(calls) == 1
+    with torch.no_grad():
+        conv.h.mul_(1.0)
+    conv(graph.x, graph.edge_index)
+    assert len(calls) == 2
+
+
+def test_channels_from_the_first_graph(graph):
+    conv = GCKMConv(-1, 4)
+    assert repr(conv).startswith("GCKMConv(-1, 4, ")
+    blank = GCKMConv(-1, 4)
+    blank.load_state_dict(conv.state_dict())
+    assert conv.in_channels == blank.in_channels == -1
+    output = conv(graph.x, graph.edge_index)
+    assert repr(conv).startswith("GCKMConv(8, 4, ")
+    blank.load_state_dict(conv.state_dict())
+    assert blank.in_channels == 8
+    torch.testing.assert_close(blank(graph.x, graph.edge_index), output)
+    conv.reset_parameters()
+    with pytest.raises(InvalidInputError, match=r"shape \[n, 8\], got \(60, 3\)"):
+        conv(graph.x[:, :3], graph.edge_index)
+
+
+def test_double_in_double_out(graph):
+    conv = GCKMConv(8, 4)
+    assert conv(graph.x.double(), graph.edge_index).dtype == torch.float64
+    exact = GCKMConv(8, 4).double().initialize(graph.x.double(), graph.edge_index)
+    assert torch.equal(conv.h, exact.h)
+    assert all(tensor.dtype != torch.float32 for tensor in conv.state_dict().values())
+    single = GCKMConv(8, 4)
+    assert single(graph.x, graph.edge_index).dtype == torch.float32
+    assert single(graph.x.double(), graph.edge_index).dtype == torch.float32  # The precision of the fit.
+
+
+def test_bipartite_graphs_are_refused_before_and_after_a_fit(graph):
+    conv = GCKMConv(8, 4)
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match="to_hetero"):
+            conv((graph.x, graph.x), graph.edge_index)
+        conv(graph.x, graph.edge_index)

@@ -199,3 +199,12 @@ class TestBadInput:
     def test_constructor(self, arguments):
         with pytest.raises(InvalidInputError):
             SemiSupRKMReadout(**{"in_channels": 8, "out_channels": 3, **arguments})
+
+
+def test_double_in_double_out(graph):
+    readout = SemiSupRKMReadout(8, 3)
+    assert readout(graph.x, graph.y, graph.train_mask).dtype == torch.float32
+    scores = readout(graph.x.double(), graph.y, graph.train_mask)
+    exact = SemiSupRKMReadout(8, 3).double()
+    assert torch.equal(scores, exact(graph.x.double(), graph.y, graph.train_mask))
+    assert readout.leave_one_out().dtype == readout.transform(graph.x.double()).dtype == torch.float64

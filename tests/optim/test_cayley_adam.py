@@ -1,12 +1,14 @@
 import copy
+import io
+import pickle
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.conftest import projector_distance
-from torch_gckm.errors import InvalidInputError
-from torch_gckm.manifold import orthogonality_error, random_stiefel
+from tests.conftest import make_graph, projector_distance
+from torch_gckm.errors import InvalidInputError, ManifoldWarning
+from torch_gckm.manifold import StiefelParameter, orthogonality_error, random_stiefel
 from torch_gckm.nn import GCKMConv
 from torch_gckm.optim import CayleyAdam, param_groups
 
@@ -204,3 +206,177 @@ def test_param_groups_marks_the_stiefel_parameters():
     assert set(groups[1]["params"]) == set(model[1].parameters())
     assert len(param_groups(torch.nn.Linear(2, 2))) == 1
     CayleyAdam(groups, lr=0.01)
+
+
+class Network(torch.nn.Module):
+    """Two kernel layers, one for a known number of nodes, a basis of its own, and ordinary weights."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = GCKMConv(8, 4), GCKMConv(-1, 3, num_nodes=60)
+        self.basis = StiefelParameter(random_stiefel(7, 3))
+        self.last = torch.nn.Linear(7, 3)
+
+    def forward(self, x, edge_index):
+        both = torch.cat([self.first(x, edge_index).relu(), self.second(x, edge_index)], dim=1)
+        return self.last(both) + both @ self.basis
+
+    def stiefel(self):
+        return [self.first.h, self.second.h, self.basis]
+
+
+def train(model, optimizer, graph, steps=5):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        out = model(graph.x.to(model.last.weight.dtype), graph.edge_index)
+        torch.nn.functional.cross_entropy(out[graph.train_mask], graph.y[graph.train_mask]).backward()
+        optimizer.step()
+
+
+def through_a_file(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+def with_loaded_state(model):
+    other = Network()
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+def cast_with(model, option):
+    switch = getattr(torch.__future__, f"set_{option}_module_params_on_conversion")
+    switch(True)
+    try:
+        return model.double()
+    finally:
+        switch(False)
+
+
+JOURNEYS = {
+    "none": lambda model: model,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+    "file": through_a_file,
+    "state_dict": with_loaded_state,
+    "to": lambda model: model.to("cpu"),
+    "double": lambda model: model.double(),
+    "several": lambda model: copy.deepcopy(through_a_file(copy.deepcopy(model).double())),
+    "frozen and back": lambda model: model.requires_grad_(False).requires_grad_(),
+}
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+@pytest.mark.parametrize("journey", JOURNEYS.values(), ids=JOURNEYS)
+def test_model_parameters_alone_stay_on_the_manifold(graph, journey, fitted):
+    model = Network()
+    if fitted:
+        train(model, CayleyAdam(model.parameters(), lr=0.01), graph, steps=2)
+    model = journey(model)
+    optimizer = CayleyAdam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    model(graph.x.to(model.last.weight.dtype), graph.edge_index)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    train(model, optimizer, graph)
+    assert not any(torch.equal(new, old) for new, old in zip(model.parameters(), before, strict=True))
+    assert max(float(orthogonality_error(h)) for h in model.stiefel()) < 1e-5
+
+
+@pytest.mark.parametrize("option", ["overwrite", "swap"])
+def test_layers_keep_their_mark_where_torch_replaces_parameters(graph, option):
+    conv = GCKMConv(8, 4).initialize(graph.x, graph.edge_index)
+    cast_with(conv, option)
+    assert isinstance(conv.h, StiefelParameter)
+    assert conv.h.dtype == torch.float64
+    other = GCKMConv(8, 4).double()
+    other.load_state_dict(conv.state_dict(), assign=True)
+    assert isinstance(other.h, StiefelParameter)
+
+
+def test_adam_would_leave_the_manifold(graph):
+    """What the test above would find if parameters were not known by their class."""
+    model = Network()
+    with pytest.warns(ManifoldWarning):
+        train(model, torch.optim.Adam(model.parameters(), lr=0.01), graph)
+    assert max(float(orthogonality_error(h)) for h in model.stiefel()) > 0.01
+
+
+def test_groups_are_split_by_what_is_in_them():
+    model = Network()
+    optimizer = CayleyAdam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    others, stiefel = optimizer.param_groups
+    assert [others["stiefel"], stiefel["stiefel"]] == [False, True]
+    assert [others["lr"], stiefel["lr"]] == [0.01, 0.1]
+    assert {id(h) for h in stiefel["params"]} == {id(h) for h in model.stiefel()}
+    assert others["params"] == list(model.last.parameters())
+    assert stiefel["cleanup"] == 20
+    groups = [{"params": model.first.parameters(), "lr": 0.3}, {"params": list(model.last.parameters())}]
+    optimizer = CayleyAdam(groups, lr=0.01, stiefel_lr=0.2)
+    assert [(group["stiefel"], group["lr"]) for group in optimizer.param_groups] == [(True, 0.3), (False, 0.01)]
+    optimizer.add_param_group({"params": model.basis})
+    assert [(group["stiefel"], group["lr"]) for group in optimizer.param_groups[2:]] == [(True, 0.2)]
+    named = CayleyAdam(model.named_parameters(), lr=0.01).param_groups
+    assert named[1]["param_names"] == ["basis", "first.h", "second.h"]
+    copied = pickle.loads(pickle.dumps(optimizer))
+    copied.add_param_group({"params": [StiefelParameter(random_stiefel(5, 2))]})
+    assert copied.param_groups[-1]["lr"] == 0.2
+
+
+def test_learning_rates_by_default():
+    x, w = torch.nn.Parameter(random_stiefel(5, 2)), torch.nn.Parameter(torch.ones(3))
+
+    def rates(*args, **kwargs):
+        return [group["lr"] for group in CayleyAdam(*args, **kwargs).param_groups]
+
+    mixed = [{"params": [x], "stiefel": True}, {"params": [w]}]
+    assert rates([x], stiefel=True) == [0.1]
+    assert rates([x], lr=0.5, stiefel=True) == [0.5]
+    assert rates([dict(group) for group in mixed]) == [0.1, 1e-3]
+    assert rates([dict(group) for group in mixed], lr=0.05) == [0.05, 0.05]
+    assert rates([StiefelParameter(x.detach()), w], lr=0.05) == [0.05, 0.1]
+    with pytest.raises(InvalidInputError, match="stiefel_lr"):
+        CayleyAdam([x], stiefel_lr=-1.0)
+
+
+def test_the_default_learning_rate_finds_eigenvectors():
+    a, start = problem(n=200, s=4)
+    x = StiefelParameter(start)
+    optimizer = CayleyAdam([x])
+    for _ in range(300):
+        x.grad = -a @ x.detach()
+        optimizer.step()
+    top = torch.linalg.eigvalsh(a)[-4:].sum()
+    assert float((x * (a @ x)).detach().sum()) > 0.98 * float(top)
+
+
+def test_a_layer_that_is_fitted_to_another_graph_starts_anew(graph):
+    conv = GCKMConv(8, 4)
+    optimizer = CayleyAdam(conv.parameters())
+    for data in (graph, make_graph(40, seed=1)):
+        conv.initialize(data.x, data.edge_index)
+        for _ in range(2):
+            optimizer.zero_grad()
+            conv(data.x, data.edge_index)[:9].square().sum().backward()
+            optimizer.step()
+        assert float(orthogonality_error(conv.h)) < 1e-5
+
+
+def test_a_stiefel_parameter_that_is_none_is_refused():
+    with pytest.raises(InvalidInputError, match="not orthonormal"):
+        CayleyAdam([StiefelParameter(torch.ones(4, 2))])
+    late = StiefelParameter(torch.empty(0, 2))
+    optimizer = CayleyAdam([late])
+    late.data = torch.ones(4, 2)
+    late.grad = torch.ones(4, 2)
+    with pytest.raises(InvalidInputError, match="not orthonormal"):
+        optimizer.step()
+
+
+def test_a_scheduler_scales_both_rates():
+    model = Network()
+    optimizer = CayleyAdam(model.parameters(), lr=0.01)
+    optimizer.step()
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5)
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.005, 0.05])

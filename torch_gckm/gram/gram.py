@@ -99,6 +99,10 @@ class Gram(ABC):
     def matmul(self, v: Tensor) -> Tensor:
         r""":math:`K v`, ``[n, c]``, without gradients."""
 
+    def centred_matmul(self, v: Tensor) -> Tensor:
+        r""":math:`K_c v` with :math:`K_c = M K M` centred on both sides, ``[n, c]``, without gradients."""
+        return panels.centred(self.matmul(panels.centred(v, self.partition)), self.partition)
+
     def degrees(self) -> Tensor:
         r""":math:`K 1`, ``[n]``, without gradients."""
         ones = torch.ones(self.rows.num_rows, 1, dtype=self.rows.dtype, device=self.rows.device)

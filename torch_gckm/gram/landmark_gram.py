@@ -160,6 +160,13 @@ class CentredLowRankGram(LandmarkGram):
                 result[block] = columns @ weights.to(columns.dtype)
             return result
 
+    def centred_matmul(self, v: Tensor) -> Tensor:
+        panel = self.factor().values
+        if not isinstance(panel, Tensor):
+            return super().centred_matmul(v)
+        with torch.no_grad():
+            return panel @ panels.cross(panel, v, self.partition)
+
     def centred_quadratic(self, h: Tensor) -> Tensor:
         panel = None if self._panel is None else self._panel.values
         if not isinstance(panel, Tensor) or not self.is_constant:

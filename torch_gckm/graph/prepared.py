@@ -217,7 +217,7 @@ def _fills_up(x: Tensor, matrix: Tensor, hops: int, over: Partition) -> bool:
 def check_features(x: Tensor, columns: int | None = None, over: Partition = WHOLE) -> None:
     """Raise unless features are a matrix of finite numbers, with as many columns as are expected."""
     if not isinstance(x, Tensor):
-        raise InvalidInputError("'x' must be one tensor; bipartite graphs are not supported")
+        raise InvalidInputError("'x' must be one tensor; bipartite graphs, and so to_hetero, are not supported")
     if x.dim() != 2 or (columns is not None and x.size(1) != columns):
         raise InvalidInputError(f"'x' must have shape [n, {'d' if columns is None else columns}], got {tuple(x.shape)}")
     if x.layout not in LAYOUTS or x.is_complex():

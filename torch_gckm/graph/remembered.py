@@ -47,6 +47,11 @@ class RememberedGraph:
         self.put(graph, *arguments)
         return graph
 
+    def knows(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None, dtype: torch.dtype) -> bool:
+        """Whether these are the arguments of the last call."""
+        last = self._last
+        return last is not None and _same((x, edge_index, edge_weight, dtype), last)
+
     def put(self, graph: PreparedGraph, *arguments: Any) -> None:
         """Remember a graph that was made of these arguments."""
         if not torch.is_inference_mode_enabled() and not graph.topology.is_tracked:

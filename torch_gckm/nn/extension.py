@@ -101,6 +101,12 @@ def write(parameter: Tensor, value: Tensor) -> None:
         parameter.copy_(value)
 
 
+def widen(module: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Double in, double out: what is fitted to features in double precision computes in it."""
+    if dtype == torch.float64:
+        module.double()
+
+
 class Extension(Record):
     r"""A function of nodes, made of kernel values with some fitted ones: :math:`f(v) = \sum_s k(v, s) w_s + c`.
 

@@ -68,6 +68,10 @@ class Fit(Record):
         num_nodes = self.partition.all_rows(next(iter(self.views.values())).size(0))
         return describe_matrix(num_nodes, self.landmarks.numel() or None, float(self.error))
 
+    def is_of(self, kernel: Kernel) -> bool:
+        """Whether the matrix is one of this kernel as it is now."""
+        return self._kernel == kernel.key()
+
     def forget(self) -> None:
         self.gram = self._kernel = self._extended = None
 

@@ -21,12 +21,10 @@ from torch_gckm.graph import (
     Topology,
     as_propagation,
 )
-from torch_gckm.graph.topology import EdgeIdentity
 from torch_gckm.kernels import KernelLike, Rows, as_kernel
 from torch_gckm.nn.extension import check_known
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.inductive import InductiveGCKM, readout_rows
-from torch_gckm.nn.kernel_layer import check_same_edges
 from torch_gckm.nn.kernel_layers import KernelLayers, per_layer
 from torch_gckm.nn.prediction_sets import PredictsSets
 from torch_gckm.nn.semi_sup_rkm import SemiSupRKMReadout
@@ -215,10 +213,10 @@ class GCKM(PredictsSets, KernelLayers):
         return (self._hidden_loss(graph) + self.loss_weights[-1] * of_readout) / graph.num_nodes
 
     def forward(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
-        """The scores of the last solve on the fitted graph, ``[n, p]``; ``x`` is not looked at."""
+        """The scores of the last solve on the fitted graph, ``[n, p]``; raises if this is another one."""
         self._require_fit()
-        topology = Topology(edge_index, edge_weight, x.size(0))
-        check_same_edges(EdgeIdentity(*self.data_id[: len(EdgeIdentity._fields)].tolist()), topology.identity)
+        graph = PreparedGraph(x, Topology(edge_index, edge_weight, x.size(0)), Scaling(), self.dtype)
+        self._check_fitted_on(graph)
         return self.readout.scores
 
     def scores(

@@ -1,14 +1,26 @@
 """The graph convolutional kernel machine layer, called as PyG's layers are."""
 
 import warnings
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
 
 from torch_gckm.errors import DetachedInputWarning
-from torch_gckm.graph import Adjacency, PreparedGraph, RememberedGraph, Scaling, Topology, check_features
+from torch_gckm.graph import (
+    Adjacency,
+    PreparedGraph,
+    Propagation,
+    RememberedGraph,
+    Scaling,
+    Topology,
+    check_features,
+)
+from torch_gckm.nn.extension import widen
+from torch_gckm.nn.inductive import layer_rows
 from torch_gckm.nn.kernel_layer import KernelLayer
+from torch_gckm.nn.layer_function import CallChecks
 
 
 class GCKMConv(KernelLayer):
@@ -25,19 +37,31 @@ class GCKMConv(KernelLayer):
     :meth:`initialize` finds the minimum, the top eigenvectors; in a deeper model :meth:`loss` and
     :class:`~torch_gckm.optim.CayleyAdam` tune it together with other terms.
 
-    The output weighs the columns of :math:`H` by the eigenvalues :math:`\lambda` that the initialisation found,
-    :math:`Z = H (\lambda / \lambda_1)^{power} \sqrt n`. With ``power=0.5`` these are the coordinates of kernel PCA;
-    ``power=0`` returns :math:`H` itself, as in the paper, where the last direction counts as much as the first.
+    The output weighs its columns by the eigenvalues :math:`\lambda` that the initialisation found,
+
+    .. math::
+        Z = K_c H \Lambda^{-1} (\lambda / \lambda_1)^{power} \sqrt n,
+
+    which is :math:`H (\lambda / \lambda_1)^{power} \sqrt n` while :math:`H` holds the eigenvectors. With ``power=0.5``
+    these are the coordinates of kernel PCA; with ``power=0`` columns are of equal length, as in the paper, where the
+    last direction counts as much as the first. The product with :math:`K_c` makes the output a function of the
+    aggregated features: a step of training that moves some nodes moves nodes with similar features along with them.
 
     .. note::
-        On the graph it was fitted on, :meth:`forward` returns :math:`Z`, a function of the parameter
-        :math:`H`, and does not look at ``x``. Layers below learn only through
+        :meth:`forward` is for the graph and the features that the layer was fitted to. Layers below learn only through
         :meth:`loss`. For another graph use :meth:`transform`.
+
+    A network is trained by :class:`~torch_gckm.optim.CayleyAdam`, which keeps :math:`H` on the manifold and is Adam
+    for the rest. The layer may be called for the first time after the optimiser was made:
+
+    .. code-block:: python
+
+        optimizer = CayleyAdam(model.parameters(), lr=0.01, weight_decay=5e-4)
 
     The kernel reads the aggregated features as the view ``"h"``, and the layer's input before aggregation as ``"x"``.
 
     Args:
-        in_channels: The number of input features.
+        in_channels: The number of input features; -1 takes it from the first graph.
         out_channels: The number of embedding dimensions :math:`s`.
         kernel: A kernel, its name, or a function of two matrices.
         aggregation: ``"gcn"``, ``"sum"``, ``"mean"``, ``"ssgc"``, ``"ppr"``, ``"none"``, see
@@ -53,7 +77,7 @@ class GCKMConv(KernelLayer):
 
     Shapes:
         - **input:** features ``[n, in_channels]``, edges ``[2, E]`` or sparse, edge weights ``[E]`` *(optional)*
-        - **output:** ``[n, out_channels]``
+        - **output:** ``[n, out_channels]``; in double precision if ``x`` was when the layer was fitted
 
     Attributes:
         h: The dual variables :math:`H`, ``[n, out_channels]``, a Parameter on the Stiefel manifold.
@@ -62,7 +86,7 @@ class GCKMConv(KernelLayer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._graphs = RememberedGraph()
+        self._graphs, self._checks = RememberedGraph(), CallChecks()
 
     def initialize(
         self,
@@ -84,12 +108,15 @@ class GCKMConv(KernelLayer):
             method: ``"random"`` starts from a random point of the manifold instead.
             seed: The seed of the random start.
         """
-        check_features(x, self.in_channels)
+        check_features(x, self._columns)
+        widen(self, x.dtype)
         graph = self._new_graph(x, edge_index, edge_weight)  # Not the remembered one: a fit begins anew.
         self.initialize_on(graph, method=method, seed=seed)
+        self.in_channels, self._checks = x.size(1), CallChecks()
         self._graphs.put(graph, x, edge_index, edge_weight, self.h.dtype)
         return self
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # A compiled network fits it by its first call, too.
     def forward(
         self,
         x: Tensor,
@@ -100,17 +127,22 @@ class GCKMConv(KernelLayer):
         """The output on the fitted graph, ``[n, out_channels]``; fits the layer on the first call.
 
         Args:
-            x: Node features; only looked at by the first call.
+            x: Node features, those that the layer was fitted to.
             edge_index: Edges.
             edge_weight: Edge weights.
             n_id: Return these nodes only; ``x`` and ``edge_index`` may then be a sampled subgraph.
         """
+        if getattr(self.aggregation, "explain", None):
+            self._checks.explanation()
         if n_id is not None:
             _ = self.fit  # The first graph to be seen must be the whole one.
         elif self.fitted is None:
             self.initialize(x, edge_index, edge_weight)
+            if not torch.is_grad_enabled():
+                return self.z  # The same, without the matrix, which has been freed.
         else:
-            self.check_graph(self._graphs.get(x, edge_index, edge_weight, self.h.dtype).topology)
+            self._check_call(x, edge_index, edge_weight)
+        self._checks.embedding(self.h, self.fit.partition)
         if x.requires_grad and torch.is_grad_enabled():
             warnings.warn(
                 "GCKMConv returns its own embedding and passes no gradient to its input; "
@@ -118,7 +150,8 @@ class GCKMConv(KernelLayer):
                 DetachedInputWarning,
                 stacklevel=2,
             )
-        return self.z if n_id is None else self.z[n_id]
+        output = self.fitted_output()
+        return output if n_id is None else output[n_id]
 
     def loss(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
         r"""The objective :math:`-\frac{1}{2 \eta} \mathrm{Tr}(H' K_c H)`, differentiable in :math:`H` and ``x``.
@@ -126,6 +159,8 @@ class GCKMConv(KernelLayer):
         The features seen here become the ones that :meth:`transform` extends from.
         """
         _ = self.fit
+        if x.requires_grad:
+            self._checks.features_are_trained()
         return self.loss_on(self._graphs.get(x, edge_index, edge_weight, self.h.dtype))
 
     @torch.no_grad()
@@ -154,8 +189,30 @@ class GCKMConv(KernelLayer):
             progress: The title of a progress bar; ``None`` shows none.
         """
         _ = self.fit
-        check_features(x, self.in_channels)
+        check_features(x, self._columns)
         return self.out_of_sample()(self._new_graph(x, edge_index, edge_weight), progress=progress)
+
+    def _check_call(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> None:
+        """Raise unless this is the fitted graph; warn if these are not its features."""
+        if isinstance(x, Tensor) and self._graphs.knows(x, edge_index, edge_weight, self.h.dtype):
+            return  # It was checked by the last call.
+        check_features(x, self._columns)
+        graph = self._graphs.get(x, edge_index, edge_weight, self.h.dtype)
+        self.check_graph(graph.topology)
+        if not x.requires_grad:  # Else another warning says that layers below do not learn.
+            with torch.no_grad():
+                given = layer_rows(self.kernel, self.aggregation, graph)
+                self._checks.features(self.fit.rows(), given, self.kernel.views)
+
+    @property
+    def _columns(self) -> int | None:
+        return None if self.in_channels == -1 else self.in_channels
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        self._checks = CallChecks()
+        if self.in_channels == -1 and self.fitted is not None and isinstance(self.aggregation, Propagation):
+            self.in_channels = next(iter(self.fitted.views.values())).size(1)  # Propagations keep the columns.
 
     def _new_graph(self, x: Tensor, edge_index: Adjacency | None, edge_weight: Tensor | None) -> PreparedGraph:
         return PreparedGraph(x, Topology(edge_index, edge_weight, x.size(0)), Scaling(), self.h.dtype)

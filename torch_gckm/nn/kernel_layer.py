@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,10 +13,11 @@ from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
 from torch_gckm.graph import Direction, PreparedGraph, PropagationLike, Topology, as_propagation
 from torch_gckm.graph.topology import EdgeIdentity
 from torch_gckm.kernels import KernelLike, Rows, as_kernel, kernel_from_config
-from torch_gckm.manifold import random_stiefel
+from torch_gckm.manifold import StiefelParameter, random_stiefel
 from torch_gckm.nn.extension import write
 from torch_gckm.nn.fits import FittedModule, LayerFit, spectral_scale
 from torch_gckm.nn.inductive import LayerMap, layer_rows
+from torch_gckm.nn.layer_function import layer_function
 from torch_gckm.nn.settings import LayerSettings, PropagationSettings
 
 L = TypeVar("L", bound="KernelLayer")
@@ -29,7 +30,7 @@ def check_same_edges(fitted: EdgeIdentity, given: EdgeIdentity) -> None:
         raise GraphMismatchError(
             f"the layer was fitted on a graph with {fitted.num_nodes} nodes and {fitted.num_edges} edges; the one "
             f"given has {given.num_nodes} nodes and {given.num_edges} edges{how}. "
-            "Use transform for other graphs, or initialize to fit again"
+            "Use transform for other graphs, n_id= for a sampled part of the fitted one, or initialize to fit again"
         )
 
 
@@ -39,7 +40,6 @@ class KernelLayer(FittedModule):
     The input of a layer is a prepared graph and, above the first layer, the output :attr:`z` of the layer below.
     """
 
-    stiefel_parameters = ("h",)
     fitted: LayerFit | None
     kind_of_fit = LayerFit
 
@@ -72,7 +72,7 @@ class KernelLayer(FittedModule):
         self.kernel = copy.deepcopy(as_kernel(kernel))  # Its bandwidth is this layer's alone.
         self.aggregation = as_propagation(aggregation, hops, direction)
         self.gram = as_gram(gram)
-        self.h = torch.nn.Parameter(torch.empty(0, out_channels))
+        self.h = StiefelParameter(torch.empty(0, out_channels))
         self.register_module("fitted", None)
         self.reset_parameters()
 
@@ -107,8 +107,17 @@ class KernelLayer(FittedModule):
 
     @property
     def z(self) -> Tensor:
-        """The output of the layer on the fitted graph, differentiable in :attr:`h`, ``[n, out_channels]``."""
+        """The weighted embedding of the fitted graph, ``[n, out_channels]``: what other layers of a model read."""
         return self.h if self.power == 0 else self.h * self.fit.scale
+
+    def fitted_output(self) -> Tensor:
+        r"""The layer as a function of the fitted features: :math:`K_c H \Lambda^{-1}`, scaled as :attr:`z` is."""
+        fit = self.fit
+        if fit.gram is None or not fit.is_of(self.kernel):
+            with torch.inference_mode(False), torch.no_grad():
+                self.fitted = fit = fit.moved(self._matrix(fit.rows(), fit.known_landmarks))
+        assert fit.gram is not None
+        return layer_function(fit.gram, self.h, fit.eigenvalues, fit.scale)
 
     def initialize_on(
         self,
@@ -164,6 +173,20 @@ class KernelLayer(FittedModule):
     def check_graph(self, topology: Topology) -> None:
         """Raise unless these are the edges of the graph that the layer was fitted on."""
         check_same_edges(self.fit.edges, topology.identity)
+
+    def _apply(self: L, fn: Any, recurse: bool = True) -> L:
+        super()._apply(fn, recurse)
+        self._mark()
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._mark()
+
+    def _mark(self) -> None:
+        """Mark the embedding again where torch has put a plain Parameter in its place, as some of its options do."""
+        if type(self.h) is torch.nn.Parameter:
+            self.h.__class__ = StiefelParameter  # The object stays the one that optimisers hold.
 
     def settings(self, loss_weight: float = 1.0) -> LayerSettings:
         """The settings of the layer; ``loss_weight`` is its weight in the objective of a model."""

@@ -8,13 +8,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.errors import InvalidInputError, NotFittedError
+from torch_gckm.errors import GraphMismatchError, InvalidInputError, NotFittedError
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import Direction, Normalize, PreparedGraph, PropagationLike, Scaling, check_features, graph_of
+from torch_gckm.graph.topology import EdgeIdentity
 from torch_gckm.kernels import KernelLike, as_kernel
 from torch_gckm.nn.extension import Record
 from torch_gckm.nn.gckm_conv import GCKMConv
 from torch_gckm.nn.inductive import Known, embed_graph
+from torch_gckm.nn.kernel_layer import check_same_edges
 from torch_gckm.partition import WHOLE, Partition, partition_of
 
 M = TypeVar("M", bound="KernelLayers")
@@ -204,6 +206,12 @@ class KernelLayers(torch.nn.Module):
         graph = data if isinstance(data, PreparedGraph) else PreparedGraph.of(data, Scaling(), self.dtype)
         is_same = bool(self.data_id.any()) and tuple(self.data_id.tolist()) == graph.identity
         return is_same and graph.partition.offsets == self.partition.offsets  # Rows of others are not here.
+
+    def _check_fitted_on(self, graph: PreparedGraph) -> None:
+        """Raise unless this is the fitted graph."""
+        check_same_edges(EdgeIdentity(*self.data_id[: len(EdgeIdentity._fields)].tolist()), graph.topology.identity)
+        if not self.is_fitted_on(graph):
+            raise GraphMismatchError("the model was fitted to other features; use model.scores(data), or fit again")
 
     def _embeddings(
         self, data: Data | PreparedGraph, known: Tensor | None = None, progress: bool = False

@@ -12,7 +12,7 @@ from torch_gckm.blocks import filled
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows, kernel_from_config
-from torch_gckm.nn.extension import write
+from torch_gckm.nn.extension import widen, write
 from torch_gckm.nn.fits import FittedModule, ReadoutFit, own_rows
 from torch_gckm.nn.inductive import ReadoutMap
 from torch_gckm.nn.prediction_sets import PredictsSets, check_exchangeable, machine_of
@@ -64,7 +64,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
 
     Shapes:
         - **input:** features ``[n, in_channels]`` or a mapping of views, classes ``[n]``, mask ``[n]``
-        - **output:** scores ``[n, p]``, with ``p = out_channels`` for one-vs-all codes
+        - **output:** scores ``[n, p]``, in double precision if the features are; ``p = out_channels`` for one-vs-all
 
     Attributes:
         h: The dual variables :math:`H = R^{-1} a`, ``[n, p]``, a Parameter written by the solve.
@@ -145,6 +145,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
             raise NotFittedError("the readout is not fitted; call readout(h, y, train_mask) first")
         return self.fitted
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(
         self, h: FeaturesLike, y: Tensor, train_mask: Tensor | None = None, *, split: int | None = None
     ) -> Tensor:
@@ -156,9 +157,9 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
             train_mask: Which labels to use: boolean, node indices, or non-negative weights; by default all.
             split: The column to use of a mask ``[n, splits]``.
         """
-        rows = self._checked(h)
-        kind, size = kind_of_targets(self.code), (rows.num_rows, self.out_channels)
-        targets = kind.parse(y.to(rows.device), train_mask, *size, split, warn=True)
+        widen(self, as_rows(h).dtype)
+        rows, kind = self._checked(h), kind_of_targets(self.code)
+        targets = kind.parse(y.to(rows.device), train_mask, rows.num_rows, self.out_channels, split, warn=True)
         return self.solve_on(own_rows(rows, self.kernel.views), targets)
 
     def solve_on(self, rows: Rows, targets: Targets, landmarks: Tensor | None = None) -> Tensor:
@@ -182,7 +183,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
     def loss(self, h: FeaturesLike) -> Tensor:
         """The dual objective of the features of the fitted nodes, with :math:`H` constant.
 
-        See :func:`~torch_gckm.readout.dual_objective`. Gradients flow through the kernel matrix and its degrees.
+        Gradients flow through the kernel matrix and its degrees; see :func:`~torch_gckm.readout.dual_objective`.
         """
         fitted, rows = self.scores.size(0), self._checked(h)
         if rows.num_rows != fitted:
@@ -208,13 +209,11 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
         .. math::
             E_B^{\textrm{out}} = (I - G_{BB} L_B / \lambda_2)^{-1} (E_B - G_{BB} L_B C_B / \lambda_2),
 
-        where :math:`E = G S` is the map from labels to scores. It reuses the factorisation of the last solve and is
-        differentiable. The mean that real targets are centred by is that of the others; see
-        :mod:`torch_gckm.readout.leave_out`.
+        where :math:`E = G S` is the map from labels to scores. It reuses the factors of the last solve and is
+        differentiable. Real targets are centred by the mean of the others; see :mod:`torch_gckm.readout.leave_out`.
 
         Args:
-            groups: Sets of labelled nodes, or a matrix with a set in every row; each set is withheld as a whole.
-                ``None``: one node at a time.
+            groups: Sets of labelled nodes, or a matrix with a set per row, each withheld whole; ``None``: one by one.
 
         Returns:
             Scores ``[num_labelled, p]`` in the order of the nodes, or a list with ``[len(group), p]`` for each group.
