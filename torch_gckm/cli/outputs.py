@@ -17,6 +17,7 @@ from torch_gckm.files import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMClassifier
+    from torch_gckm.select.suggestions import Suggestion
 
 
 def check_outputs(args: argparse.Namespace, *outputs: Path | None, model: Path | None = None) -> None:
@@ -44,6 +45,18 @@ def write_classes(path: Path | None, classifier: "GCKMClassifier", data: Data | 
         for name, (first, second), (sure, less) in zip(names, places.tolist(), values.tolist(), strict=True)
     )
     write_table(path, ["node", "class", "probability", "second", "second probability"], rows)
+
+
+def write_suggestions(found: "Sequence[Suggestion]", nodes: list[str] | None) -> None:
+    """Print nodes to label next as a table, with what is predicted for them."""
+    rows = (
+        [
+            plain(str(one.node if nodes is None else nodes[one.node])), plain(str(one.guess)), f"{one.probability:.4f}",
+            plain(str(one.second)), f"{one.second_probability:.4f}",
+        ]
+        for one in found
+    )  # fmt: skip
+    write_table(None, ["node", "class", "probability", "second", "second probability"], rows)
 
 
 def plain(name: str) -> str:

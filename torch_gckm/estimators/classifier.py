@@ -31,6 +31,7 @@ from torch_gckm.select.inductive_ensemble import FORMAT as ENSEMBLE_FORMAT
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.several_labels import label_probabilities, label_scales, labels_as_values
 from torch_gckm.select.studies import StorageLike
+from torch_gckm.select.suggestions import Suggestion, explain
 
 FORMAT = "classifier 2"
 
@@ -258,6 +259,16 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
     def suggest(self, count: int = 10) -> Any:
         """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``."""
         return self._answer(self._ensemble().suggest(count))
+
+    def explain_suggestions(self, nodes: Any) -> list[Suggestion]:
+        """What is predicted for some nodes of the fitted graph, and between which classes the model is unsure.
+
+        .. code-block:: python
+
+            for found in classifier.explain_suggestions(classifier.suggest(5)):
+                print(found.node, found.guess, found.probability, found.reason)
+        """
+        return explain(self._ensemble().predict_proba(), nodes, self.classes_.tolist())
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
         """Write the classifier to one file, atomically; the fitted graph itself is not part of it.
