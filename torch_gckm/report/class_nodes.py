@@ -101,7 +101,7 @@ def _picture(fit: ClassFit, explorer: Explorer, method: Method) -> Picture:
     picture = Picture.of(explorer, tips)
     names, drawn = fit.subject.names, explorer.is_drawn
     predicted = fit.predicted[explorer.rows]
-    size = 6 if explorer.drawn.numel() <= 1500 else 4
+    size = 6 if explorer.drawn.numel() <= 2500 else 4
     counts = torch.bincount(predicted[drawn], minlength=len(names))
     shown = counts.argsort(descending=True, stable=True)[:_IN_LEGEND].sort().values.tolist()
     items: list[tuple[str, list[Any]]] = []

@@ -64,7 +64,7 @@ def legend_below(drawn: figure, items: list[Any], longest: int) -> None:
     columns = max(1, min(5, 300 // (40 + 7 * longest)))  # They must fit a phone.
     legend = Legend(items=items, ncols=columns, click_policy="mute", background_fill_color=None, border_line_color=None)
     legend.label_text_color, legend.label_text_font_size, legend.inactive_fill_color = QUIET, "12px", "#808890"
-    legend.inactive_fill_alpha = 0.35
+    legend.inactive_fill_alpha, legend.location = 0.35, "center"
     drawn.add_layout(legend, "below")
 
 
@@ -94,11 +94,16 @@ class Drawings:
 
     def finish(self, body: Markup) -> tuple[Markup, Markup]:
         """The page's body with the places filled in, and its scripts: Bokeh itself, and what it draws."""
+        from bokeh.document import Document
         from bokeh.embed import components
         from bokeh.resources import Resources
 
         if not self._roots:
             return body, Markup()
+        document = Document()
+        with document.models.freeze():  # Else all models are looked through again for every root.
+            for root in self._roots.values():
+                document.add_root(root)
         script, places = components(self._roots)
         filled: Mapping[str, str] = places
         for name, place in filled.items():

@@ -16,7 +16,7 @@ from torch_gckm.report.drawing import QUIET, Drawings, new_figure, plain, styled
 from torch_gckm.report.markup import Markup, join
 
 if TYPE_CHECKING:
-    from bokeh.models import ColumnDataSource, GlyphRenderer, IndexFilter
+    from bokeh.models import ColumnDataSource, GlyphRenderer, HoverTool, IndexFilter
     from bokeh.plotting import figure
 
 MOST_ROWS = 20_000  # Of the table.
@@ -110,23 +110,24 @@ class Picture:
     source: ColumnDataSource
     shown: IndexFilter  # The rows that the search and the choices leave.
     drawn: figure
+    hover: HoverTool
 
     @classmethod
     def of(cls, explorer: Explorer, tooltips: Sequence[tuple[str, str]], height: int = 520) -> Picture:
         """An empty picture whose points say something under the mouse; behind them all nodes, faintly."""
         from bokeh.models import ColumnDataSource, HoverTool, IndexFilter
 
-        picture = cls(explorer, ColumnDataSource(explorer.data), IndexFilter(), new_figure(height=height))
+        hover = HoverTool(tooltips=list(tooltips), renderers=[], limit=3)
+        picture = cls(explorer, ColumnDataSource(explorer.data), IndexFilter(), new_figure(height=height), hover)
         picture.drawn.axis.visible = picture.drawn.grid.visible = False
         everything = explorer.is_drawn.nonzero().flatten()
         picture.points(everything, filtered=False, fill_color=QUIET, fill_alpha=0.12, size=4)
-        hover = HoverTool(tooltips=list(tooltips), renderers=[], limit=3)
         picture.drawn.add_tools(hover)
         return picture
 
     def points(self, rows: Tensor, *, filtered: bool = True, hover: bool = False, **look: Any) -> GlyphRenderer[Any]:
         """Draw some rows."""
-        from bokeh.models import CDSView, HoverTool, IndexFilter, IntersectionFilter
+        from bokeh.models import CDSView, IndexFilter, IntersectionFilter
 
         own: Any = IndexFilter(indices=rows.tolist())
         view = CDSView(filter=IntersectionFilter(operands=[own, self.shown]) if filtered else own)
@@ -136,8 +137,7 @@ class Picture:
         renderer.nonselection_glyph = renderer.glyph
         renderer.selection_glyph = renderer.glyph.clone(size=16, line_color=QUIET, line_width=3, fill_alpha=1.0)
         if hover:
-            tool = self.drawn.select_one(HoverTool)
-            tool.renderers = [*tool.renderers, renderer]
+            self.hover.renderers = [*self.hover.renderers, renderer]
         return renderer
 
     def controls(self, drawings: Drawings, choices: dict[str, tuple[str, list[str]]]) -> Markup:
@@ -175,7 +175,7 @@ class Picture:
             formatter: Any = NumberFormatter(format="0[.]0000", nan_format="") if is_number else StringFormatter()
             if name in ("sure", "second_sure"):
                 formatter = NumberFormatter(format="0.00", nan_format="")
-            width = widths.get(name, 90)
+            width = widths.get(name, max(90, 20 + 7 * min(len(title), 30)))
             columns.append(TableColumn(field=name, title=title, formatter=formatter, width=width))
         table = DataTable(
             source=self.source, columns=columns, view=CDSView(filter=self.shown), index_position=None, height=420,

@@ -49,7 +49,7 @@ def confusion(found: Withheld) -> Markup:
             for column in range(size)
         )
         lines.append(f'<tr><th scope="row">{text(name)}</th>{cells}</tr>')
-    corner = '<tr><th scope="col">label \u2193 predicted \u2192</th>'
+    corner = '<tr><th scope="col">label</th>'
     rows = "\n".join(lines)
     body = f'<table class="matrix">\n<thead>{corner}{head}</tr></thead>\n<tbody>{rows}</tbody>\n</table>'
     words = "Rows are labels, columns what is predicted when they are withheld. Darker cells have more of their row."

@@ -7,7 +7,8 @@ from torch_gckm.blocks import blocks
 from torch_gckm.plot.common import Array
 from torch_gckm.plot.embedding import Method, method_for, plane
 
-_LANDMARKS = 600  # t-SNE of so many takes half a second.
+_LANDMARKS = 600  # t-SNE of so many takes some half a second.
+_STEPS = 500  # Groups hardly move any more.
 _NEAREST = 4  # Landmarks that a node is placed between.
 
 
@@ -19,10 +20,10 @@ def arrange(h: Tensor, method: Method = "auto") -> Array:
     """
     count = h.size(0)
     if method_for(method, min(count, _LANDMARKS)) == "pca" or count <= _LANDMARKS:
-        return plane(h, method)
+        return plane(h, method, steps=_STEPS)
     chosen = torch.randperm(count, generator=torch.Generator().manual_seed(0))[:_LANDMARKS].sort().values
     landmarks = h[chosen]
-    known = torch.from_numpy(plane(landmarks, "tsne")).double()
+    known = torch.from_numpy(plane(landmarks, "tsne", steps=_STEPS)).double()
     points = torch.empty(count, 2, dtype=torch.float64)
     for block in blocks(count, _LANDMARKS):
         distance, place = torch.cdist(h[block], landmarks).double().topk(_NEAREST, dim=1, largest=False)

@@ -34,7 +34,8 @@ def value_explorer(fit: ValueFit, method: Method, drawings: Drawings) -> Markup:
     words = (
         f"A point per node, placed by the [embedding]s of {len(fit.members)} models: nodes close to each other are alike "
         f"for the models; axes and distances between groups mean nothing. Colours are {colours}, larger points with a rim "
-        "are nodes whose labels were given, in the colours of these. Point at a node for details."
+        f"are nodes whose {'labels' if fit.has_labels else 'numbers'} were given, in the colours of these. Point at a node "
+        "for details."
     )
     explorer.add_points(arrange(joint_embedding(fit.members, explorer.drawn), method))
     tips = [("node", "@node")]
@@ -78,7 +79,8 @@ def _rows(fit: ValueFit) -> Explorer:
     explorer.add("value", explorer.data["v0"])
     explorer.add("label", explorer.data["g0"])
     given = set(fit.labelled.tolist())
-    explorer.add("what", ["label given" if node in given else "no label" for node in rows.tolist()])
+    what = "labels" if fit.has_labels else "number"
+    explorer.add("what", [f"{what} given" if node in given else f"no {what}" for node in rows.tolist()])
     if fit.has_labels:
         near = fit.graph.neighbour_labels(explorer.drawn, fit.values > 0.5, fit.names)
     else:
@@ -109,14 +111,14 @@ def _draw(fit: ValueFit, explorer: Explorer, picture: Picture, shown: int) -> An
     low, high = ends(0)
     mapper = LinearColorMapper(palette=_palette(), low=low, high=high)
     rows = explorer.is_drawn.nonzero().flatten()
-    size = 6 if explorer.drawn.numel() <= 1500 else 4
+    size = 6 if explorer.drawn.numel() <= 2500 else 4
     points = picture.points(rows, hover=True, size=size, fill_color=transform("value", mapper), fill_alpha=0.85)
-    given = torch.tensor([i for i in rows.tolist() if explorer.data["what"][i] == "label given"], dtype=torch.long)
+    given = torch.tensor([i for i in rows.tolist() if not explorer.data["what"][i].startswith("no ")], dtype=torch.long)
     look: dict[str, Any] = {"fill_color": transform("label", mapper), "line_color": QUIET, "line_width": 1.5}
     stars = picture.points(given, hover=True, size=12, marker="circle", **look)
-    legend_below(picture.drawn, [("predicted", [points]), ("label given", [stars])], 11)
+    legend_below(picture.drawn, [("predicted", [points]), ("labels given" if fit.has_labels else "number given", [stars])], 12)
     bar = ColorBar(
-        color_mapper=mapper, ticker=BasicTicker(desired_num_ticks=4), height=12, width="max", background_fill_color=None,
+        color_mapper=mapper, ticker=BasicTicker(desired_num_ticks=4), height=12, background_fill_color=None,
         major_label_text_color=QUIET, border_line_color=None, bar_line_color=None, major_tick_line_color=None,
     )  # fmt: skip
     picture.drawn.add_layout(bar, "above")

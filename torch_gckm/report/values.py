@@ -16,6 +16,7 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.nn import GCKM
 from torch_gckm.plot.common import printable
 from torch_gckm.plot.embedding import Method
+from torch_gckm.readout import Targets
 from torch_gckm.report import facts, figures, verdict
 from torch_gckm.report.drawing import Drawings
 from torch_gckm.report.graphs import GraphView
@@ -39,7 +40,8 @@ class ValueFit:
     labels: Labelling
     labelled: Tensor  # The nodes that were learned from, [b].
     known: Tensor  # What was given for them, [b, p], NaN where unknown.
-    left_out: Tensor  # What is predicted for them if it is withheld; probabilities of labels, [b, p].
+    alone: list[Tensor]  # What each model predicts for them if it is withheld, [b, p].
+    left_out: Tensor  # What all of them predict; probabilities of labels, [b, p].
     values: Tensor  # Predictions; probabilities of labels, [n, p].
     scales: Tensor | None  # What makes probabilities of scores, with several labels per node.
     nodes: Sequence[str] | None  # Their names.
@@ -61,16 +63,18 @@ class ValueFit:
         if not torch.equal(labels.targets.labelled, model.labelled):
             raise InvalidInputError("the graph has other known numbers than the model was given; pass the same train_mask")
         size, own = model.out_channels, getattr(estimator, "classes_", None)
-        used = [str(name) for name in (range(size) if own is None else own.tolist())] if names is None else names
+        used = names or [str(name) for name in (range(size) if own is None else own.tolist())]
+        used = ["number"] if names is None and own is None and size == 1 else used
         if len(used) != size:
             raise InvalidInputError(f"there are {size} columns, but {len(used)} names for them")
-        values, left_out = model.predict(), model.left_out()
+        alone = _left_out(model.members, labels.targets)
+        values, left_out = model.predict(), torch.stack(alone).mean(dim=0)
         if scales is not None:
             values, left_out = (label_probabilities(part, scales) for part in (values, left_out))
         nodes = getattr(estimator, "node_names_", None) if nodes is None else nodes
         return cls(
             model, [printable(name) for name in used], GraphView.of(graph), labels, model.labelled.cpu(),
-            model.known().cpu(), left_out.cpu(), values.detach().cpu(), scales,
+            model.known().cpu(), alone, left_out, values.detach().cpu(), scales,
             None if nodes is None else [printable(name) for name in nodes],
         )  # fmt: skip
 
@@ -111,6 +115,17 @@ class ValueFit:
         return explained(left_out[:, column], self.known[:, column], guess[:, column])
 
 
+@torch.no_grad()
+def _left_out(members: Sequence[GCKM], targets: Targets) -> list[Tensor]:
+    """What each model predicts for withheld numbers; copies and files of models have no factors and solve again."""
+    fits = (model.readout.fit for model in members)
+    solved = (
+        fit if fit.solution is not None else model.readout.solved_again(targets)
+        for fit, model in zip(fits, members, strict=True)
+    )  # fmt: skip
+    return [fit.leave_one_out().cpu() for fit in solved]
+
+
 def value_page(
     fit: ValueFit, title: str, making: facts.Making, method: Method, drawings: Drawings
 ) -> list[Markup]:  # fmt: skip
@@ -118,8 +133,7 @@ def value_page(
     captured = facts.captured_variance(fit.members)
     right = None
     if not fit.has_labels:
-        single = [model.readout.leave_one_out().detach().cpu() for model in fit.members]
-        right = [float(np.mean([fit.share_of(one, j) for j in range(len(fit.names))])) for one in single]
+        right = [float(np.mean([fit.share_of(one, j) for j in range(len(fit.names))])) for one in fit.alone]
     checks = _labels(fit) if fit.has_labels else _numbers(fit, drawings)
     return [
         _head(fit, title),
@@ -137,8 +151,9 @@ def _head(fit: ValueFit, title: str) -> Markup:
     what = f"{columns} labels per node" if fit.has_labels else "one number per node"
     if columns > 1 and not fit.has_labels:
         what = f"{columns} numbers per node"
-    words = f"{len(fit.members)} models of {what}, fitted to {count:,} nodes of which {known:,} were labelled."
-    numbers: list[tuple[Any, Any]] = [("nodes", f"{count:,}"), ("nodes with labels", f"{known:,}")]
+    given = "labels" if fit.has_labels else "numbers"
+    words = f"{len(fit.members)} models of {what}, fitted to {count:,} nodes; {given} of {known:,} were given."
+    numbers: list[tuple[Any, Any]] = [("nodes", f"{count:,}"), (f"nodes with {given}", f"{known:,}")]
     y, test = fit.labels.y.cpu(), fit.labels.test.cpu()
     tested = f"{int(test.sum()):,}"
     if fit.has_labels:

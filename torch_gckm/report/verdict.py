@@ -38,7 +38,7 @@ Findings = list[Finding]
 def listed(findings: Sequence[Finding]) -> Markup:
     """Findings as a list, what needs attention first after the first sentence."""
     items = (
-        f'<li class="{found.kind}"><span class="kind">{_WORDS[found.kind]}</span> {text(found.words)}</li>'
+        f'<li class="{found.kind}"><span class="kind">{_WORDS[found.kind]}</span><span>{text(found.words)}</span></li>'
         for found in findings
     )
     return Markup('<ul class="verdict">\n' + join(map(Markup, items)) + "\n</ul>")
@@ -169,7 +169,7 @@ def length_of_search(result: SearchResult | None) -> Findings:
     """Whether very few settings were tried."""
     if result is None or not 0 < len(result) < _FEW_SETTINGS:
         return []
-    words = "The search tried {count} [setting]s only; give it more time for better ones."
+    words = "Only {count} [setting]s were tried: a longer search may find better ones."
     return [Finding("advice", prose(words, count=len(result)))]
 
 
