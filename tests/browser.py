@@ -53,11 +53,11 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
 
     def requests(self) -> list[str]:
-        """What the page asked for, itself and data inside it excluded."""
+        """What the page asked for, but not the page itself, data inside it, or the browser."""
         messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         found = [m["params"] for m in messages if m["method"] == "Network.requestWillBeSent"]
         addresses = [one["request"]["url"] for one in found if one.get("type") != "Document"]
-        return [address for address in addresses if not address.startswith(("data:", "blob:"))]
+        return [address for address in addresses if not address.startswith(("data:", "blob:", "chrome:"))]
 
     def overflow(self) -> int:
         """By how many pixels the page is wider than the window."""

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 _IN_LEGEND = 18  # Classes; those with fewer nodes share an entry.
 _MARKERS = ("circle", "triangle", "square", "diamond", "inverted_triangle", "hex", "plus")
-_WIDTHS = {"node": 130, "guess": 150, "sure": 90, "second": 150, "second_sure": 90, "given": 150, "alone": 150, "next": 80}
+_WIDTHS = {
+    "node": 130, "guess": 125, "sure": 90, "second": 125, "second_sure": 150, "given": 125, "alone": 125, "next": 85,
+}  # fmt: skip
 
 
 def class_explorer(fit: ClassFit, method: Method, drawings: Drawings) -> Markup:
@@ -74,10 +76,9 @@ def _rows(fit: ClassFit) -> Explorer:
     explorer.add("sure", np.round(values[:, 0].double().numpy(), 4), "probability")
     explorer.add("second", [names[number] for number in places[:, 1].tolist()], "second")
     explorer.add("second_sure", np.round(values[:, 1].double().numpy(), 4), "probability of second")
-    given, alone, order, what = ({} for _ in range(4))  # type: dict[int, Any], ...
     given = dict(zip(labelled.tolist(), subject.label_class.tolist(), strict=True))
-    if fit.found is not None:
-        alone = dict(zip(fit.found.nodes.tolist(), fit.found.predicted.tolist(), strict=True))
+    found = fit.found
+    alone = {} if found is None else dict(zip(found.nodes.tolist(), found.predicted.tolist(), strict=True))
     order = {node: place + 1 for place, node in enumerate(fit.suggested)}
     what = {node: "label given" for node in given} | dict.fromkeys(order, "to label next")
     what |= {node: "label given, predicted otherwise" for node, guess in alone.items() if guess != given[node]}

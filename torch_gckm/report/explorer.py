@@ -98,7 +98,7 @@ class Explorer:
         parts = []
         for shown, what in ((self.drawn.numel(), "The picture has"), (self.rows.numel(), "The table has")):
             if shown < self.num_nodes:
-                parts.append(f"{what} {shown:,} of {self.num_nodes:,} nodes, chosen at random.")
+                parts.append(f"{what} {shown:,} of {self.num_nodes:,} nodes: labelled ones, and a random choice.")
         return " ".join(parts)
 
 
