@@ -45,8 +45,8 @@ def plane(h: Tensor, method: Method = "auto", seed: int = 0, steps: int = 1000) 
     count = 2 if method == "pca" else _DIRECTIONS
     points = fix_signs(centred @ vectors[:, -count:].flip(1))
     points = torch.nn.functional.pad(points, (0, max(0, 2 - points.size(1))))
-    if method == "pca":
-        return points.numpy()
+    if method == "pca" or not bool(points.any()):
+        return points[:, :2].numpy()
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:

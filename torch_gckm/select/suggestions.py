@@ -46,7 +46,7 @@ class Suggestion:
 def explain(probabilities: Tensor, nodes: Any, classes: Sequence[Any]) -> list[Suggestion]:
     """What is predicted for some nodes, from the probabilities ``[n, num_classes]`` of all."""
     numbers, count = torch.as_tensor(nodes).reshape(-1), probabilities.size(0)
-    if numbers.is_floating_point() or not set(numbers.tolist()) <= set(range(count)):
+    if not set(numbers.tolist()) <= set(range(count)):
         raise InvalidInputError(f"'nodes' must be whole numbers from 0 to {count - 1}, got {numbers.tolist()}")
     values, places = probabilities[numbers.long()].topk(min(_MOST, len(classes)), dim=1)
     needed = 1 + (values.cumsum(dim=1) < _ENOUGH).sum(dim=1).clamp(max=values.size(1) - 1)
