@@ -28,7 +28,9 @@ class Browser:
     def show(self, address: str | Path, width: int = 1280, height: int = 900, *, dark: bool = False) -> None:
         """Load a page in a window of this size, in a light or dark scheme."""
         address = address.resolve().as_uri() if isinstance(address, Path) else address
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.command("Emulation.setEmulatedMedia", features=[scheme])
         self.driver.get_log("browser"), self.driver.get_log("performance")  # Of the last page.
@@ -67,7 +69,9 @@ class Browser:
         """Save a picture of the whole page."""
         height = self.run("return document.documentElement.scrollHeight")
         width = self.run("return document.documentElement.clientWidth")
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
         self.driver.save_screenshot(str(path))
 
 

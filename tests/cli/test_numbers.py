@@ -58,7 +58,7 @@ def test_a_page_about_the_fit(numbers, capsys):
 
 
 def test_refusals(numbers, capsys):
-    _, folder, options, labels = numbers
+    _, folder, options, _ = numbers
     fit = ["fit", str(folder / "m.pt"), *QUICK]
     assert main([*fit, "--dataset", "digits", "--target", "numeric"]) == 2
     assert "labels of datasets are classes" in capsys.readouterr().err

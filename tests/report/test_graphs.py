@@ -39,7 +39,11 @@ def test_neighbours():
     predicted = torch.tensor([0, 2, 1, 1, 1, 0, 3, 0, 0])
     nodes = torch.tensor([0, 5, 7])
     names = ["ant", "bee", "cat", "dog"]
-    assert graph.neighbour_classes(nodes, predicted, names) == ["3 x bee, 1 x ant, 1 x cat, 1 others", "1 x ant", "none"]
+    assert graph.neighbour_classes(nodes, predicted, names) == [
+        "3 x bee, 1 x ant, 1 x cat, 1 others",
+        "1 x ant",
+        "none",
+    ]
     values = torch.tensor([10.0, 1, 2, 3, 4, 5, 6, 0, 0])
     assert graph.neighbour_means(nodes, values) == ["6, mean 3.5", "1, mean 10", "none"]
     labels = torch.stack([predicted == 1, predicted != 0], dim=1)

@@ -60,7 +60,9 @@ def read(path):
         assert not name.startswith("on"), (tag, name)
         if name in ("href", "aria-labelledby"):
             assert value.removeprefix("#") in names
-    tags = re.findall(r"<(?:link|iframe|object|embed|img)\b", re.sub(r"<script.*?</script>", "", content, flags=re.DOTALL))
+    tags = re.findall(
+        r"<(?:link|iframe|object|embed|img)\b", re.sub(r"<script.*?</script>", "", content, flags=re.DOTALL)
+    )
     assert not tags
     described = [value for tag, name, value in reader.attributes if name == "aria-label"]
     pictures = sum(name == "role" and value == "img" for _, name, value in reader.attributes)
@@ -88,7 +90,7 @@ def columns_of(reader):
     def sources(part):
         if isinstance(part, dict):
             if part.get("name") == "ColumnDataSource":
-                yield {key: value for key, value in part["attributes"]["data"]["entries"]}
+                yield dict(part["attributes"]["data"]["entries"])
             for value in part.values():
                 yield from sources(value)
         elif isinstance(part, list):
@@ -298,11 +300,13 @@ def test_graphs_of_all_kinds(tmp_path):
 def test_it_suggests_what_the_ensemble_suggests(classifier, tmp_path):
     write_report(tmp_path / "page.html", classifier, embedding="pca")
     text = (tmp_path / "page.html").read_text()
-    rows = text[text.index("the least error is expected") :]
+    rows = text[text.index(">Nodes to label next<") :]
     named = re.findall(r"<tr><t[dh][^>]*>node (\d+)</t[dh]>", rows)
     chosen = classifier.suggest(10)
     assert [int(node) for node in named] == chosen.tolist()
-    assert classifier.explain_suggestions(chosen)[0].reason in rows
+    assert classifier.explain_suggestions(chosen)[0].words in rows
+    settled = classifier.model_.suggestions(10)[0].settled
+    assert f'<td class="n">{100 * settled:.2g}</td>' in rows
 
 
 def test_large_graphs_are_shown_in_part(classifier, tmp_path, monkeypatch):

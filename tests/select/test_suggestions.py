@@ -14,10 +14,10 @@ def test_reasons():
     assert [one.second for one in found] == ["cat", "bee", "ant"]
     assert found[0].probability == pytest.approx(0.5)
     assert found[0].second_probability == pytest.approx(0.45)
-    assert found[0].reason == "unsure between bee and cat"
-    assert found[1].reason == "probably ant; nodes like it depend on its label"
+    assert found[0].words == "unsure between bee and cat"
+    assert found[1].words == "probably ant; nodes like it depend on its label"
     assert found[2].between == ("bee", "ant", "cat")
-    assert found[2].reason == "unsure between bee, ant and cat"
+    assert found[2].words == "unsure between bee, ant and cat"
 
 
 def test_two_classes_of_any_kind():

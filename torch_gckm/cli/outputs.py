@@ -17,7 +17,7 @@ from torch_gckm.files import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMClassifier
-    from torch_gckm.select.suggestions import Suggestion
+    from torch_gckm.select.suggestions import Reason
 
 
 def check_outputs(args: argparse.Namespace, *outputs: Path | None, model: Path | None = None) -> None:
@@ -47,7 +47,7 @@ def write_classes(path: Path | None, classifier: "GCKMClassifier", data: Data | 
     write_table(path, ["node", "class", "probability", "second", "second probability"], rows)
 
 
-def write_suggestions(found: "Sequence[Suggestion]", nodes: list[str] | None) -> None:
+def write_suggestions(found: "Sequence[Reason]", nodes: list[str] | None) -> None:
     """Print nodes to label next as a table, with what is predicted for them."""
     rows = (
         [

@@ -31,7 +31,7 @@ from torch_gckm.select.inductive_ensemble import FORMAT as ENSEMBLE_FORMAT
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.several_labels import label_probabilities, label_scales, labels_as_values
 from torch_gckm.select.studies import StorageLike
-from torch_gckm.select.suggestions import Suggestion, explain
+from torch_gckm.select.suggestions import Reason, explain
 
 FORMAT = "classifier 2"
 
@@ -160,8 +160,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         model = result.ensemble(self.members, self_training=self.self_training, class_prior=prior)
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
         self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
-        self.class_names_ = None if class_names is None or from_rows else list(class_names)
-        self.scales_ = None
+        self.class_names_, self.scales_ = None if class_names is None or from_rows else list(class_names), None
         self._keep_names(graph, node_names, feature_names, from_rows)
         self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
@@ -260,22 +259,14 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``."""
         return self._answer(self._ensemble().suggest(count))
 
-    def explain_suggestions(self, nodes: Any) -> list[Suggestion]:
-        """What is predicted for some nodes of the fitted graph, and between which classes the model is unsure.
-
-        .. code-block:: python
-
-            for found in classifier.explain_suggestions(classifier.suggest(5)):
-                print(found.node, found.guess, found.probability, found.reason)
-        """
+    def explain_suggestions(self, nodes: Any) -> list[Reason]:
+        """What is predicted for some nodes of the fitted graph, and between which classes the model is unsure."""
         return explain(self._ensemble().predict_proba(), nodes, self.classes_.tolist())
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
         """Write the classifier to one file, atomically; the fitted graph itself is not part of it.
 
-        Args:
-            path: The file.
-            inductive: Write only what new nodes and graphs need; names of fitted nodes are left out, too.
+        If it is ``inductive``, only what new nodes and graphs need is written, without the names of fitted nodes.
         """
         self._require_fit()
         own = {

@@ -32,15 +32,15 @@ def class_explorer(fit: ClassFit, method: Method, drawings: Drawings) -> Markup:
     models = len(fit.subject.members)
     several = f"the [embedding]s of all {models} models" if models > 1 else "the last [embedding]"
     words = (
-        f"A point per node, placed by {several}: nodes close to each other are alike for the models; axes and distances "
-        "between groups mean nothing. Colours are predicted classes, stars are labels that were given, in the colours "
-        "of their classes; rings are nodes to label next. Stars amid points of another colour deserve a look. Point at a "
-        "node for details; click on an entry of the legend to fade a class. The tools beside the picture move and "
-        "enlarge it."
+        f"A point per node, placed by {several}: nodes close to each other are alike for the models; axes and "
+        "distances between groups mean nothing. Colours are predicted classes, stars are labels that were given, in "
+        "the colours of their classes; rings are nodes to label next. Stars amid points of another colour deserve a "
+        "look. Point at a node for details; click on an entry of the legend to fade a class. The tools beside the "
+        "picture move and enlarge it."
     )
     columns = (
-        "Click on a heading to sort the table, on a row to mark its node in the picture. \u201cWithout its label\u201d is "
-        "what is predicted for a labelled node whose own label is withheld."
+        "Click on a heading to sort the table, on a row to mark its node in the picture. \u201cWithout its label\u201d "
+        "is what is predicted for a labelled node whose own label is withheld."
     )
     picture = _picture(fit, explorer, method)
     choices = {"guess": ("Class", sorted(set(explorer.data["guess"]), key=fit.subject.names.index))}
@@ -68,7 +68,7 @@ def joint_embedding(members: Any, nodes: Tensor) -> Tensor:
 def _rows(fit: ClassFit) -> Explorer:
     """The columns of the table, and what else the picture needs."""
     subject, names = fit.subject, fit.subject.names
-    labelled, suggested = subject.labelled.cpu(), torch.tensor(fit.suggested, dtype=torch.long)
+    labelled, suggested = subject.labelled.cpu(), torch.tensor(list(fit.suggested), dtype=torch.long)
     explorer = Explorer.of(fit.graph.num_nodes, torch.cat([labelled, suggested]), fit.nodes)
     rows = explorer.rows
     values, places = fit.probabilities[rows].topk(2, dim=1)
@@ -80,7 +80,7 @@ def _rows(fit: ClassFit) -> Explorer:
     found = fit.found
     alone = {} if found is None else dict(zip(found.nodes.tolist(), found.predicted.tolist(), strict=True))
     order = {node: place + 1 for place, node in enumerate(fit.suggested)}
-    what = {node: "label given" for node in given} | dict.fromkeys(order, "to label next")
+    what = dict.fromkeys(given, "label given") | dict.fromkeys(order, "to label next")
     what |= {node: "label given, predicted otherwise" for node, guess in alone.items() if guess != given[node]}
     numbers = rows.tolist()
     explorer.add("given", [names[given[node]] if node in given else "" for node in numbers], "label given")
@@ -109,7 +109,10 @@ def _picture(fit: ClassFit, explorer: Explorer, method: Method) -> Picture:
     others = []
     for number, name in enumerate(names):
         rows = (drawn & (predicted == number)).nonzero().flatten()
-        look = {"fill_color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number // len(COLOURS) % len(_MARKERS)]}
+        look: dict[str, Any] = {
+            "fill_color": COLOURS[number % len(COLOURS)],
+            "marker": _MARKERS[number // len(COLOURS) % len(_MARKERS)],
+        }
         points = picture.points(rows, hover=True, size=size, fill_alpha=0.75, **look)
         if number in shown:
             items.append((plain(name, 20), [points]))

@@ -41,7 +41,7 @@ class ClassFit:
     found: Withheld | None
     reason: str  # Why no label could be withheld.
     captured: list[list[Tensor]]
-    suggested: list[int]
+    suggested: dict[int, float]  # The nodes to label next, and which share of what is open each would settle.
     nodes: Sequence[str] | None  # Their names.
 
     @classmethod
@@ -86,7 +86,7 @@ def class_page(
 
 def _before_labels(
     subject: Subject, graph: Data, labels: Labelling, history: History | None
-) -> tuple[Withheld | None, str, list[list[Tensor]]] | Any:
+) -> tuple[Withheld | None, list[list[Tensor]], str]:
     """Withheld labels and captured variance before fine-tuning and self-training; or why there is no such state."""
     captured: list[list[Tensor]] = []
     try:
@@ -98,16 +98,16 @@ def _before_labels(
         return None, captured, str(error)
 
 
-def _suggested(subject: Subject, probabilities: Tensor) -> list[int]:
+def _suggested(subject: Subject, probabilities: Tensor) -> dict[int, float]:
     labelled = subject.labelled.cpu()
     count = min(_SUGGESTED, probabilities.size(0) - labelled.numel())
     if count < 1:
-        return []
+        return {}
     if isinstance(subject.model, GCKMEnsemble):
-        return subject.model.suggest(count).tolist()
-    # Probabilities of a single model are not calibrated, so no error can be expected from them.
+        return {one.node: one.settled for one in subject.model.suggestions(count)}
+    # Probabilities of a single model are not calibrated, so they do not say how unsure it is.
     embeddings = [embedding_of(member).cpu() for member in subject.members]
-    return suggest(probabilities, embeddings, labelled, count).tolist()
+    return dict.fromkeys(suggest(probabilities, embeddings, labelled, count).tolist(), math.nan)
 
 
 def _findings(fit: ClassFit, result: SearchResult | None) -> verdict.Findings:
@@ -161,7 +161,14 @@ def _classes(fit: ClassFit) -> Markup:
         colour = f'<span class="swatch" style="background: {COLOURS[number % len(COLOURS)]}"></span>'
         share = f"{100 * count / max(fit.predicted.numel(), 1):.1f}"
         rows.append([Markup(f"{colour}{text(name)}"), given, f"{count:,}", share, sure, right])
-    head = ["class", "labels", "predicted", "% of all", prose("mean [probability]"), prose("[withheld label|withheld] right")]
+    head = [
+        "class",
+        "labels",
+        "predicted",
+        "% of all",
+        prose("mean [probability]"),
+        prose("[withheld label|withheld] right"),
+    ]
     return table(head, rows, [1, 2, 3, 4, 5], "Classes")
 
 
@@ -187,18 +194,22 @@ def _suggestions(fit: ClassFit) -> list[Markup]:
     """A table of the nodes to label next, with reasons."""
     if not fit.suggested:
         return []
-    words = "Nodes after whose labels the least error is expected on the whole graph, in this order."
-    if not isinstance(fit.subject.model, GCKMEnsemble):
+    is_measured = isinstance(fit.subject.model, GCKMEnsemble)
+    words = (
+        "Nodes whose labels would settle most of what is open on the whole graph, in this order; each is chosen as if "
+        "the ones above were labelled. [settled|Settles]: the share of what is open that the label of a node answers."
+    )
+    if not is_measured:
         words = "Uncertain nodes, far from labelled ones and from each other. Probabilities are not [calibrated]."
     rows = [
         [
             fit.name(one.node), one.guess, f"{one.probability:.2f}", one.second, f"{one.second_probability:.2f}",
-            one.reason,
+            *([f"{100 * fit.suggested[one.node]:.2g}"] if is_measured else []), one.words,
         ]
-        for one in explain(fit.probabilities, fit.suggested, fit.subject.names)
+        for one in explain(fit.probabilities, list(fit.suggested), fit.subject.names)
     ]  # fmt: skip
     mean = float(fit.probabilities.amax(dim=1).mean())
     if math.isfinite(mean):
         words += f" Over all nodes, the mean [probability] of the predicted class is {mean:.2f}."
-    head = ["node", "class", "probability", "second", "probability", "why"]
-    return [paragraph(prose(words)), table(head, rows, [2, 4], "Nodes to label next")]
+    head = ["node", "class", "probability", "second", "probability", *(["settles, %"] if is_measured else []), "why"]
+    return [paragraph(prose(words)), table(head, rows, [2, 4, 5] if is_measured else [2, 4], "Nodes to label next")]

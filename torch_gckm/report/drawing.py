@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch_gckm.report.markup import Markup
 
 if TYPE_CHECKING:
-    from bokeh.models import UIElement
+    from bokeh.models.ui.ui_element import UIElement
     from bokeh.plotting import figure
 
 QUIET = "#808890"  # Of text and lines: readable on white and on black, where a page's own colours do not arrive.
@@ -59,7 +59,7 @@ def new_figure(x: str = "", y: str = "", height: int = 330, **options: Any) -> f
 
 def legend_below(drawn: figure, items: list[Any], longest: int) -> None:
     """A legend under a figure; a click on an entry mutes what it stands for."""
-    from bokeh.models import Legend
+    from bokeh.models.annotations.legends import Legend
 
     columns = max(1, min(5, 300 // (40 + 7 * longest)))  # They must fit a phone.
     legend = Legend(items=items, ncols=columns, click_policy="mute", background_fill_color=None, border_line_color=None)
@@ -84,7 +84,7 @@ class Drawings:
     """The figures and widgets of a page, which are drawn by one script at its end."""
 
     def __init__(self) -> None:
-        self._roots: dict[str, UIElement] = {}
+        self._roots: dict[str, Any] = {}
 
     def place(self, root: UIElement) -> Markup:
         """The place of a figure or widget in the page."""

@@ -16,7 +16,8 @@ from torch_gckm.report.drawing import QUIET, Drawings, new_figure, plain, styled
 from torch_gckm.report.markup import Markup, join
 
 if TYPE_CHECKING:
-    from bokeh.models import ColumnDataSource, GlyphRenderer, HoverTool, IndexFilter
+    from bokeh.models import ColumnDataSource, HoverTool, IndexFilter
+    from bokeh.models.renderers.glyph_renderer import GlyphRenderer
     from bokeh.plotting import figure
 
 MOST_ROWS = 20_000  # Of the table.
@@ -142,17 +143,16 @@ class Picture:
 
     def controls(self, drawings: Drawings, choices: dict[str, tuple[str, list[str]]]) -> Markup:
         """The search and the choices: a title and values for the name of a column."""
-        from bokeh.models import CustomJS, Div, Select, TextInput
+        from bokeh.models import CustomJS
+        from bokeh.models.widgets.inputs import Select, TextInput
+        from bokeh.models.widgets.markups import Div
 
         text = TextInput(title="Find a node by its name", placeholder="part of a name", sizing_mode="stretch_width")
         count = Div(text="", disable_math=True, stylesheets=[":host { color: var(--muted); }"])
-        lists = [
-            Select(
-                title=title, name=name, value="", options=[("", "all"), *((value, plain(value)) for value in values)],
-                sizing_mode="stretch_width",
-            )
-            for name, (title, values) in choices.items()
-        ]  # fmt: skip
+        lists = []
+        for name, (title, values) in choices.items():
+            options: list[Any] = [("", "all"), *((value, plain(value)) for value in values)]
+            lists.append(Select(title=title, name=name, value="", options=options, sizing_mode="stretch_width"))
         arguments = {"text": text, "source": self.source, "shown": self.shown, "choices": lists, "count": count}
         callback = CustomJS(args=arguments, code=_FILTER)
         text.js_on_change("value_input", callback)
@@ -165,9 +165,9 @@ class Picture:
 
     def table(self, drawings: Drawings, widths: dict[str, int]) -> Markup:
         """The table, which a click on a heading sorts, and a button that saves the rows that are shown."""
-        from bokeh.models import (
-            Button, CDSView, CustomJS, DataTable, NumberFormatter, StringFormatter, TableColumn,
-        )  # fmt: skip
+        from bokeh.models import CDSView, CustomJS
+        from bokeh.models.widgets.buttons import Button
+        from bokeh.models.widgets.tables import DataTable, NumberFormatter, StringFormatter, TableColumn
 
         titles, columns = self.explorer.titles, []
         for name, title in titles.items():
@@ -182,7 +182,12 @@ class Picture:
             autosize_mode="none", sizing_mode="stretch_width", reorderable=False, row_height=30,
         )  # fmt: skip
         button = Button(label="Save these rows as CSV", width=220)
-        arguments = {"source": self.source, "shown": self.shown, "fields": list(titles), "titles": list(titles.values())}
+        arguments = {
+            "source": self.source,
+            "shown": self.shown,
+            "fields": list(titles),
+            "titles": list(titles.values()),
+        }
         button.js_on_click(CustomJS(args=arguments, code=_DOWNLOAD))
         box = f'<div class="grid" role="region" aria-label="Table of predictions">{drawings.place(styled(table))}</div>'
         return join([Markup(box), drawings.place(styled(button))])

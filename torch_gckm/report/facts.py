@@ -44,9 +44,13 @@ def captured_variance(members: Sequence[GCKM]) -> list[list[Tensor]]:
 
 
 def how_made(
-    making: Making, right: Sequence[float] | None, captured: Sequence[Sequence[Tensor]], num_nodes: int, num_members: int,
+    making: Making,
+    right: Sequence[float] | None,
+    captured: Sequence[Sequence[Tensor]],
+    num_nodes: int,
+    num_members: int,
     drawings: Drawings,
-) -> list[Markup]:  # fmt: skip
+) -> list[Markup]:
     """The sections on search, training, settings and layers; ``right`` is each model's score on withheld labels."""
     result, history, parts = making.result, making.history, []
     if result is not None and len(result):

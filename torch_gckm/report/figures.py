@@ -50,8 +50,7 @@ def confusion(found: Withheld) -> Markup:
         )
         lines.append(f'<tr><th scope="row">{text(name)}</th>{cells}</tr>')
     corner = '<tr><th scope="col">label</th>'
-    rows = "\n".join(lines)
-    body = f'<table class="matrix">\n<thead>{corner}{head}</tr></thead>\n<tbody>{rows}</tbody>\n</table>'
+    body = f'<table class="matrix">\n<thead>{corner}{head}</tr></thead>\n<tbody>{"".join(lines)}</tbody>\n</table>'
     words = "Rows are labels, columns what is predicted when they are withheld. Darker cells have more of their row."
     box = scrolled(Markup(body), "Confusion matrix")
     return Markup(f"<figure>\n{box}\n<figcaption>{text(words)}</figcaption>\n</figure>")
@@ -61,10 +60,12 @@ def reliability(found: Withheld, drawings: Drawings) -> Markup:
     """How often predictions of a probability are right."""
     classes = found.classes[found.drawn]
     bins = Bins.of(found.probabilities, classes, found.drawn)
-    drawn = new_figure("probability of the predicted class", "share that is right", x_range=(0, 1.02), y_range=(0, 1.02))
+    drawn = new_figure(
+        "probability of the predicted class", "share that is right", x_range=(0, 1.02), y_range=(0, 1.02)
+    )
     drawn.line([0, 1], [0, 1], line_dash="dashed", line_color=QUIET)
     drawn.segment(bins.certainty, bins.low, bins.certainty, bins.high, line_color=COLOURS[0], line_width=2, alpha=0.6)
-    data = {"x": bins.certainty, "y": bins.right, "predictions": bins.count, "nodes": bins.nodes}
+    data: dict[str, Any] = {"x": bins.certainty, "y": bins.right, "predictions": bins.count, "nodes": bins.nodes}
     drawn.line("x", "y", source=data, line_color=COLOURS[0])
     size = 6 + 12 * np.sqrt(bins.count / bins.count.sum())
     hovered = _points(drawn, {**data, "size": size}, size="size", fill_color=COLOURS[0])
@@ -108,19 +109,26 @@ def search(result: SearchResult, members: int, drawings: Drawings) -> Markup:
     for what, where, colour in (("combined", marked, COLOURS[0]), ("others", ~marked, QUIET)):
         if where.any():
             data = {"x": numbers[where], "y": scores[where]}
-            data |= {"right": [right[i] for i in np.flatnonzero(where)], "what": [names[i] for i in np.flatnonzero(where)]}
+            data |= {
+                "right": [right[i] for i in np.flatnonzero(where)],
+                "what": [names[i] for i in np.flatnonzero(where)],
+            }
             points = _points(drawn, data, size=9, fill_color=colour, fill_alpha=0.8)
-            _hover(drawn, points, [("setting", "@x"), ("score", "@y{0.00}"), ("withheld", "@right{0} %"), ("", "@what")])
+            _hover(
+                drawn, points, [("setting", "@x"), ("score", "@y{0.00}"), ("withheld", "@right{0} %"), ("", "@what")]
+            )
             items.append((what, [points]))
     legend_below(drawn, items, 11)
     missing = len(result) - len(used)
     relative = ", in standard deviations from the mean" if ranking.criterion == "auto" and is_collapsed else ""
     caption = (
-        f"A point for every [setting]: its score by the [criterion] '{ranking.criterion}'{relative}. If the line of the "
-        "best so far has been level for long, a longer search would hardly help."
+        f"A point for every [setting]: its score by the [criterion] '{ranking.criterion}'{relative}. If the line of "
+        "the best so far has been level for long, a longer search would hardly help."
     )
     if missing:
-        caption += f" {missing} of {len(result)} settings failed or predict hardly more than one class; they are not shown."
+        caption += (
+            f" {missing} of {len(result)} settings failed or predict hardly more than one class; they are not shown."
+        )
     describe = f"Scores of {len(used)} settings in the order in which they were tried."
     return figure(drawings.place(drawn), describe, prose(caption))
 
@@ -130,7 +138,10 @@ def training(history: History, drawings: Drawings) -> list[Markup]:
     over = f"over {history.records[-1].step} steps."
     kept = f"The dashed line marks step {history.best.step}, whose state the model holds."
     parts = []
-    for names, words in ((SCORES, f"Scores after every step. {kept}"), (("loss",), "The objective, which steps lower.")):
+    for names, words in (
+        (SCORES, f"Scores after every step. {kept}"),
+        (("loss",), "The objective, which steps lower."),
+    ):
         drawn, items = new_figure("step", LABELS["loss"] if names == ("loss",) else "score"), []
         steps = [record.step for record in history]
         for number, name in enumerate(names):
@@ -160,7 +171,7 @@ def decay(shares: Sequence[Sequence[Tensor]], estimated_from: int | None, drawin
         name = f"layer {layer + 1}: {low} % kept" if low == high else f"layer {layer + 1}: {low} to {high} % kept"
         look: dict[str, Any] = {"line_color": COLOURS[layer % len(COLOURS)], "line_dash": _DASHES[layer % len(_DASHES)]}
         lines = [
-            drawn.line(np.arange(1, curve.numel() + 1), 100 * curve.numpy().clip(min=1e-12), line_width=2, **look)
+            drawn.line(np.arange(1.0, curve.numel() + 1), 100 * curve.numpy().clip(min=1e-12), line_width=2, **look)
             for curve in curves
         ]
         items.append((name, lines))
@@ -193,7 +204,7 @@ def errors(known: Tensor, left_out: Tensor, spread: float, drawings: Drawings) -
     found = (left_out - known).double().numpy()
     counts, edges = np.histogram(found, bins=min(30, max(5, round(math.sqrt(found.size)) + 2)))
     drawn = new_figure("error (predicted - given)", "nodes", height=360)
-    bars = {"left": edges[:-1], "right": edges[1:], "top": counts}
+    bars: dict[str, Any] = {"left": edges[:-1], "right": edges[1:], "top": counts}
     shown = drawn.quad("left", "right", "top", 0, source=bars, fill_color=COLOURS[0], fill_alpha=0.7, line_color=QUIET)
     _hover(drawn, shown, [("errors", "@left to @right"), ("nodes", "@top")])
     for place in (-2 * spread, 2 * spread):
@@ -214,6 +225,6 @@ def _hover(drawn: Figure, renderer: Any, tooltips: list[tuple[str, str]]) -> Non
 
 def _mark(drawn: Figure, place: float) -> None:
     """A dashed vertical line."""
-    from bokeh.models import Span
+    from bokeh.models.annotations.geometry import Span
 
     drawn.add_layout(Span(location=place, dimension="height", line_color=QUIET, line_dash="dashed"))

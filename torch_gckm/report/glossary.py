@@ -1,8 +1,8 @@
 """What the words on a page mean."""
 
 TERMS = {
-    "average precision": "How well a label's probabilities put the nodes that have it first; 1 is perfect, the share of "
-    "nodes that have the label is chance.",
+    "average precision": "How well a label's probabilities put the nodes that have it first; 1 is perfect, the share "
+    "of nodes that have the label is chance.",
     "balanced": "The mean over classes of the share of their nodes that is right. Naming the largest class everywhere "
     "gains nothing.",
     "calibrated": "Probabilities are calibrated if of all predictions with a probability of 0.8 about 80 % are right.",
@@ -25,6 +25,8 @@ TERMS = {
     "readout": "The last step of a model, which reads the classes or numbers from the embedding.",
     "self-training": "Learning also from the predicted classes of nodes that the models are sure of.",
     "setting": "One choice of kernels, layers and strengths that a model is fitted with; a search tries many.",
+    "settled": "The label of one node also tells something about others. What is open is how unsure the model is about "
+    "all nodes; a label settles a share of it.",
     "spread": "The usual size of an error: the root mean square of the errors on withheld numbers.",
     "test node": "A node whose label was given only for checking; nothing has been learned from it.",
     "threshold": "The score from which on a node is predicted to have a label.",

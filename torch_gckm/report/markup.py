@@ -48,7 +48,9 @@ def prose(words: str, **values: Any) -> Markup:
 
 def glossary() -> Markup:
     """All terms with their explanations, to which :func:`prose` links."""
-    rows = (f'<div><dt id="{_anchor(name)}">{text(name)}</dt><dd>{text(words)}</dd></div>' for name, words in TERMS.items())
+    rows = (
+        f'<div><dt id="{_anchor(name)}">{text(name)}</dt><dd>{text(words)}</dd></div>' for name, words in TERMS.items()
+    )
     return Markup('<dl class="glossary">\n' + "\n".join(rows) + "\n</dl>")
 
 

@@ -32,15 +32,15 @@ def value_explorer(fit: ValueFit, method: Method, drawings: Drawings) -> Markup:
     explorer, shown = _rows(fit), min(len(fit.names), _COLUMNS)
     colours = "the [probability] of the chosen label" if fit.has_labels else "the predicted number"
     words = (
-        f"A point per node, placed by the [embedding]s of {len(fit.members)} models: nodes close to each other are alike "
-        f"for the models; axes and distances between groups mean nothing. Colours are {colours}, larger points with a rim "
-        f"are nodes whose {'labels' if fit.has_labels else 'numbers'} were given, in the colours of these. Point at a node "
-        "for details."
+        f"A point per node, placed by the [embedding]s of {len(fit.members)} models: nodes close to each other are "
+        f"alike for the models; axes and distances between groups mean nothing. Colours are {colours}, larger points "
+        f"with a rim are nodes whose {'labels' if fit.has_labels else 'numbers'} were given, in the colours of these. "
+        "Point at a node for details."
     )
     explorer.add_points(arrange(joint_embedding(fit.members, explorer.drawn), method))
+    names = [plain(name, 20) for name in fit.names[:shown]] if shown > 1 else ["predicted"]
     tips = [("node", "@node")]
-    for j in range(shown):
-        tips.append((plain(fit.names[j], 20) if shown > 1 else "predicted", f"@v{j}{{0.[000]}} (given: @g{j}{{0.[000]}})"))
+    tips += [(name, f"@v{j}{{0.[000]}} (given: @g{j}{{0.[000]}})") for j, name in enumerate(names)]
     tips += [("without it", "@alone{0.[000]}")] if shown == 1 else []
     picture = Picture.of(explorer, [*tips, ("neighbours", "@near")])
     chooser = _draw(fit, explorer, picture, shown)
@@ -99,7 +99,9 @@ def _rounded(values: Any) -> Any:
 
 def _draw(fit: ValueFit, explorer: Explorer, picture: Picture, shown: int) -> Any:
     """Points in the colours of one column, with a bar that explains these; and the choice of the column."""
-    from bokeh.models import BasicTicker, ColorBar, CustomJS, LinearColorMapper, Select
+    from bokeh.models import BasicTicker, CustomJS, LinearColorMapper
+    from bokeh.models.annotations.legends import ColorBar
+    from bokeh.models.widgets.inputs import Select
     from bokeh.transform import transform
 
     def ends(j: int) -> list[float]:
@@ -116,7 +118,9 @@ def _draw(fit: ValueFit, explorer: Explorer, picture: Picture, shown: int) -> An
     given = torch.tensor([i for i in rows.tolist() if not explorer.data["what"][i].startswith("no ")], dtype=torch.long)
     look: dict[str, Any] = {"fill_color": transform("label", mapper), "line_color": QUIET, "line_width": 1.5}
     stars = picture.points(given, hover=True, size=12, marker="circle", **look)
-    legend_below(picture.drawn, [("predicted", [points]), ("labels given" if fit.has_labels else "number given", [stars])], 12)
+    legend_below(
+        picture.drawn, [("predicted", [points]), ("labels given" if fit.has_labels else "number given", [stars])], 12
+    )
     bar = ColorBar(
         color_mapper=mapper, ticker=BasicTicker(desired_num_ticks=4), height=12, background_fill_color=None,
         major_label_text_color=QUIET, border_line_color=None, bar_line_color=None, major_tick_line_color=None,
@@ -124,7 +128,7 @@ def _draw(fit: ValueFit, explorer: Explorer, picture: Picture, shown: int) -> An
     picture.drawn.add_layout(bar, "above")
     if shown < 2:
         return None
-    options = [(f"v{j}", plain(fit.names[j])) for j in range(shown)]
+    options: list[Any] = [(f"v{j}", plain(fit.names[j])) for j in range(shown)]
     chooser = Select(title="Colours show", value="v0", options=options, sizing_mode="stretch_width")
     ranges = {f"v{j}": ends(j) for j in range(shown)}
     arguments = {"source": picture.source, "mapper": mapper, "ranges": ranges}
@@ -137,4 +141,4 @@ def _palette() -> list[str]:
     ends = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in SEQUENTIAL])
     at = np.linspace(0, len(SEQUENTIAL) - 1, 120)
     parts = [np.interp(at, np.arange(len(SEQUENTIAL)), ends[:, channel]) for channel in range(3)]
-    return ["#%02x%02x%02x" % tuple(round(value) for value in colour) for colour in np.stack(parts, axis=1)]
+    return ["#" + "".join(f"{round(value):02x}" for value in colour) for colour in np.stack(parts, axis=1)]

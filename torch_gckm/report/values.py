@@ -61,7 +61,9 @@ class ValueFit:
             raise InvalidInputError("the graph that the model was fitted on is needed, with its labels")
         labels = getattr(estimator, "labels_", None) or Labelling.of_values(graph, split)
         if not torch.equal(labels.targets.labelled, model.labelled):
-            raise InvalidInputError("the graph has other known numbers than the model was given; pass the same train_mask")
+            raise InvalidInputError(
+                "the graph has other known numbers than the model was given; pass the same train_mask"
+            )
         size, own = model.out_channels, getattr(estimator, "classes_", None)
         used = names or [str(name) for name in (range(size) if own is None else own.tolist())]
         used = ["number"] if names is None and own is None and size == 1 else used
@@ -231,8 +233,8 @@ def _labels(fit: ValueFit) -> list[Markup]:
 def _numbers(fit: ValueFit, drawings: Drawings) -> list[Markup]:
     """Predictions of withheld numbers against these, column by column."""
     words = (
-        "What is predicted for nodes whose own numbers were withheld, exactly and in closed form. [setting|Settings] were "
-        "chosen by errors of this kind, so expect somewhat larger ones on other nodes."
+        "What is predicted for nodes whose own numbers were withheld, exactly and in closed form. [setting|Settings] "
+        "were chosen by errors of this kind, so expect somewhat larger ones on other nodes."
     )
     rows, pictures = [], []
     for number, name in enumerate(fit.names):

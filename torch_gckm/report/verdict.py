@@ -81,10 +81,14 @@ def trust_in_probabilities(found: Withheld | None) -> Findings:
     margin = max(_OFF, _CLEARLY * math.sqrt(max(right * (1.0 - right), 0.01) / nodes))
     values = {"sure": f"{100 * sure:.0f} %", "right": f"{100 * right:.0f} %"}
     if sure > right + margin:
-        words = "[probability|Probabilities] are too high: {sure} on average, while {right} of the predictions are right."
+        words = (
+            "[probability|Probabilities] are too high: {sure} on average, while {right} of the predictions are right."
+        )
         return [Finding("warning", prose(words, **values))]
     if sure < right - margin:
-        words = "[probability|Probabilities] are too low: {sure} on average, while {right} of the predictions are right."
+        words = (
+            "[probability|Probabilities] are too low: {sure} on average, while {right} of the predictions are right."
+        )
         return [Finding("advice", prose(words, **values))]
     words = "[probability|Probabilities] are about right: {sure} on average, and {right} of the predictions are right."
     if nodes < 10 * found.probabilities.size(1):
@@ -155,8 +159,8 @@ def edges(graph: GraphView, predicted: Tensor | None) -> Findings:
         usual, largest = float(size.median()), float(size.max())
         if largest > _HEAVY * usual:
             words = (
-                "The [edge weight]s have a heavy tail (the largest is {largest}, the median {usual}), so few edges decide "
-                "much: consider their logarithms, or no weights."
+                "The [edge weight]s have a heavy tail (the largest is {largest}, the median {usual}), so few edges "
+                "decide much: consider their logarithms, or no weights."
             )
             found.append(Finding("advice", prose(words, largest=f"{largest:,.4g}", usual=f"{usual:,.4g}")))
     if graph.isolated > _ISOLATED * graph.num_nodes:
@@ -218,7 +222,9 @@ def labels_of_columns(f1: Sequence[float], positive: Sequence[int], names: Seque
     found = []
     absent = [name for name, count in zip(names, positive, strict=True) if count == 0]
     if absent:
-        found.append(Finding("warning", prose("No labelled node has {names}, so it is never predicted.", names=named(absent))))
+        found.append(
+            Finding("warning", prose("No labelled node has {names}, so it is never predicted.", names=named(absent)))
+        )
     rare = [name for name, count in zip(names, positive, strict=True) if 0 < count < _FEW_LABELS]
     if rare:
         words = "Fewer than {least} labelled nodes have {names}: label more of them."

@@ -14,8 +14,8 @@ _MOST = 3  # Classes that are named.
 
 
 @dataclass(frozen=True)
-class Suggestion:
-    """A node to label next, and what is predicted for it.
+class Reason:
+    """What is predicted for a node whose label was asked for.
 
     Attributes:
         node: Its number.
@@ -34,7 +34,7 @@ class Suggestion:
     between: tuple[Any, ...]
 
     @property
-    def reason(self) -> str:
+    def words(self) -> str:
         """Why its label would tell something, in words."""
         if len(self.between) == 1:
             return f"probably {self.guess}; nodes like it depend on its label"
@@ -43,7 +43,7 @@ class Suggestion:
         return f"unsure between {', '.join(map(str, self.between[:-1]))} and {self.between[-1]}"
 
 
-def explain(probabilities: Tensor, nodes: Any, classes: Sequence[Any]) -> list[Suggestion]:
+def explain(probabilities: Tensor, nodes: Any, classes: Sequence[Any]) -> list[Reason]:
     """What is predicted for some nodes, from the probabilities ``[n, num_classes]`` of all."""
     numbers, count = torch.as_tensor(nodes).reshape(-1), probabilities.size(0)
     if not set(numbers.tolist()) <= set(range(count)):
@@ -51,6 +51,6 @@ def explain(probabilities: Tensor, nodes: Any, classes: Sequence[Any]) -> list[S
     values, places = probabilities[numbers.long()].topk(min(_MOST, len(classes)), dim=1)
     needed = 1 + (values.cumsum(dim=1) < _ENOUGH).sum(dim=1).clamp(max=values.size(1) - 1)
     return [
-        Suggestion(node, classes[a[0]], p[0], classes[a[1]], p[1], tuple(classes[place] for place in a[:most]))
+        Reason(node, classes[a[0]], p[0], classes[a[1]], p[1], tuple(classes[place] for place in a[:most]))
         for node, p, a, most in zip(numbers.tolist(), values.tolist(), places.tolist(), needed.tolist(), strict=True)
     ]
