@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "select": {"kernels", "gram", "graph", "nn", "readout", "train"},
     "estimators": {"kernels", "gram", "graph", "nn", "readout", "select", "train"},
     "plot": {"graph", "nn", "select", "train"},
-    "report": {"graph", "nn", "plot", "select", "train"},
+    "report": {"graph", "nn", "plot", "readout", "select", "train"},
     "label": {"estimators", "graph", "readout", "select"},
     "cli": {"datasets", "estimators", "graph", "label", "nn", "plot", "report", "select", "train"},
 }

@@ -64,9 +64,13 @@ def test_from_files_to_classes(files, capsys):
 
     capsys.readouterr()
     assert main(["suggest", str(model), "--count", "3"]) == 0
-    suggested = capsys.readouterr().out.split()
+    suggested = list(csv.DictReader(capsys.readouterr().out.splitlines()))
     assert len(suggested) == 3
-    assert set(suggested) <= set(NAMES[6:])
+    assert {row["node"] for row in suggested} <= set(NAMES[6:])
+    predicted = {row["node"]: row for row in rows}
+    for row in suggested:  # What is predicted for them, and how sure that is.
+        assert row == {name: predicted[row["node"]][name] for name in row}
+        assert float(row["probability"]) >= float(row["second probability"])
     assert main(["info", str(model)]) == 0
     assert "ant, bee, cat" in capsys.readouterr().out
 
@@ -84,10 +88,10 @@ def test_a_page_about_the_fit(files, capsys, monkeypatch):
     assert "fit of the ensemble" in page
     model.unlink()
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "matplotlib" else find(name, *a))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "bokeh" else find(name, *a))
     assert main(["fit", str(model), *options, *labels, *QUICK, "--report", str(report)]) == 2
     message = capsys.readouterr().err
-    assert "torch_gckm[plot]" in message
+    assert "torch_gckm[report]" in message
     assert len(message.splitlines()) == 1
     assert main(["demo", "--report", str(report)]) == 2
     assert not model.exists()  # It is told before the work, not after it.

@@ -45,11 +45,21 @@ def test_from_files_to_numbers(numbers, capsys):
     assert "holds no classes" in capsys.readouterr().err
 
 
-def test_refusals(numbers, capsys):
+def test_a_page_about_the_fit(numbers, capsys):
     _, folder, options, labels = numbers
+    report = folder / "report.html"
+    assert main(["fit", str(folder / "model.pt"), *options, *labels, *QUICK, "--report", str(report)]) == 0
+    assert f"{report}: written" in capsys.readouterr().err
+    page = report.read_text()
+    assert "Numbers of x.csv" in page
+    assert "of the variance of" in page
+    assert "gckm fit" in page
+    assert "--target numeric" in page
+
+
+def test_refusals(numbers, capsys):
+    _, folder, options, _ = numbers
     fit = ["fit", str(folder / "m.pt"), *QUICK]
-    assert main([*fit, *options, *labels, "--report", str(folder / "r.html")]) == 2
-    assert "a report is about classes" in capsys.readouterr().err
     assert main([*fit, "--dataset", "digits", "--target", "numeric"]) == 2
     assert "labels of datasets are classes" in capsys.readouterr().err
     assert main([*fit, *options, "--labels", str(folder / "y.csv"), "--target", "numeric"]) == 2

@@ -111,6 +111,21 @@ def test_suggests_unlabelled_nodes(graph):
     assert not bool(graph.train_mask[nodes].any())
 
 
+def test_says_why_nodes_are_suggested(graph, tmp_path):
+    fitted = classifier().fit(graph, class_names=["ant", "bee", "cat"])
+    nodes = fitted.suggest(3)
+    reasons = fitted.explain_suggestions(nodes)
+    sure, places = fitted.predict_proba()[nodes].max(dim=1)
+    assert [one.node for one in reasons] == nodes.tolist()
+    assert [one.guess for one in reasons] == fitted.classes_[places].tolist() == fitted.predict()[nodes].tolist()
+    assert [one.probability for one in reasons] == pytest.approx(sure.tolist())
+    assert all(one.second in fitted.classes_ and one.second != one.guess for one in reasons)
+    fitted.save(tmp_path / "model.pt")  # A loaded one needs no graph for it.
+    assert GCKMClassifier.load(tmp_path / "model.pt").explain_suggestions(nodes) == reasons
+    with pytest.raises(InvalidInputError, match="whole numbers from 0 to 59"):
+        fitted.explain_suggestions([60])
+
+
 @pytest.mark.parametrize(("change", "match"), [
     ({"search": "best"}, "'search' must be"), ({"budget": None, "max_settings": None}, "budget"),
 ])  # fmt: skip

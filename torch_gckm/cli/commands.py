@@ -21,14 +21,13 @@ from torch_gckm import __version__
 from torch_gckm.cli.graphs import NamedGraph, add_graph_arguments, add_seed, read_graph
 from torch_gckm.cli.label import add_label_arguments, label
 from torch_gckm.cli.numbers import fit_numbers, load_estimator, write_numbers
-from torch_gckm.cli.outputs import check_outputs, note, plain, write_classes, write_table
+from torch_gckm.cli.outputs import check_outputs, note, plain, write_classes, write_suggestions, write_table
 from torch_gckm.cli.searches import add_search_arguments, search_files, search_options
 from torch_gckm.cli.shards import add_shard_arguments, shard
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import GCKMError, GCKMWarning, InvalidInputError
 from torch_gckm.nn import KernelLayers
-from torch_gckm.plot.common import require_matplotlib
-from torch_gckm.report import write_report
+from torch_gckm.report import require_bokeh, write_report
 from torch_gckm.select import GCKMEnsemble, search
 from torch_gckm.train import accuracy
 
@@ -55,7 +54,7 @@ def fit(args: argparse.Namespace) -> None:
     from torch_gckm.estimators import GCKMClassifier  # Needs scikit-learn.
 
     if args.report is not None:
-        require_matplotlib()  # Before the work, not after it.
+        require_bokeh()  # Before the work, not after it.
     check_outputs(args, args.model, args.predictions, args.report, *search_files(args))
     graph = _read_labelled(args)
     classifier = GCKMClassifier(random_state=args.seed, directed=args.directed, **search_options(args))
@@ -115,9 +114,7 @@ def suggest(args: argparse.Namespace) -> None:
     classifier = _load(args.model)
     if not isinstance(classifier.model_, GCKMEnsemble):
         raise InvalidInputError(f"{args.model} is for other graphs only and knows no nodes; fit without --inductive")
-    names = classifier.node_names_
-    for node in classifier.suggest(args.count).tolist():
-        print(names[node] if names else node)
+    write_suggestions(classifier.explain_suggestions(classifier.suggest(args.count)), classifier.node_names_)
 
 
 def embed(args: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ from torch_gckm.cli.outputs import asked, check_outputs, note, plain, write_tabl
 from torch_gckm.cli.searches import search_files, search_options
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import load_tensors
+from torch_gckm.report import require_bokeh, write_report
 
 if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMRegressor
@@ -24,12 +25,12 @@ def fit_numbers(args: argparse.Namespace) -> None:
     from torch_gckm.estimators import GCKMRegressor  # Needs scikit-learn.
 
     if args.report is not None:
-        raise InvalidInputError("a report is about classes; leave out --report with --target numeric")
+        require_bokeh()
     if args.dataset is not None:
         raise InvalidInputError(
             "the labels of datasets are classes; give --features and --labels with --target numeric"
         )
-    check_outputs(args, args.model, args.predictions, *search_files(args))
+    check_outputs(args, args.model, args.predictions, args.report, *search_files(args))
     graph = read_graph(args)
     if graph.summary is not None:
         note(graph.summary)
@@ -44,6 +45,10 @@ def fit_numbers(args: argparse.Namespace) -> None:
     note(f"{args.model}: {len(regressor.model_.members)} models; the usual error on withheld numbers is {spread:.4g}")
     if args.predictions is not None:
         write_numbers(args.predictions, regressor, None, graph.nodes)
+    if args.report is not None:
+        title = f"Numbers of {args.features.name}"
+        write_report(args.report, regressor, title=title, seconds=regressor.seconds_, command=args.command)
+        note(f"{args.report}: written")
 
 
 def write_numbers(path: Path | None, regressor: GCKMRegressor, data: Data | None, nodes: list[str] | None) -> None:

@@ -17,6 +17,7 @@ from torch_gckm.files import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMClassifier
+    from torch_gckm.select.suggestions import Reason
 
 
 def check_outputs(args: argparse.Namespace, *outputs: Path | None, model: Path | None = None) -> None:
@@ -51,6 +52,18 @@ def asked(data: Data | None) -> dict[str, Any]:
     if data is None or "new_edges" not in data:
         return {"X": data}
     return {"X": data.x, "new_edges": data.new_edges, "edge_weight": data.edge_weight}
+
+
+def write_suggestions(found: "Sequence[Reason]", nodes: list[str] | None) -> None:
+    """Print nodes to label next as a table, with what is predicted for them."""
+    rows = (
+        [
+            plain(str(one.node if nodes is None else nodes[one.node])), plain(str(one.guess)), f"{one.probability:.4f}",
+            plain(str(one.second)), f"{one.second_probability:.4f}",
+        ]
+        for one in found
+    )  # fmt: skip
+    write_table(None, ["node", "class", "probability", "second", "second probability"], rows)
 
 
 def plain(name: str) -> str:

@@ -31,6 +31,7 @@ from torch_gckm.select.inductive_ensemble import FORMAT as ENSEMBLE_FORMAT
 from torch_gckm.select.result import MEMBERS
 from torch_gckm.select.several_labels import label_probabilities, label_scales, labels_as_values
 from torch_gckm.select.studies import StorageLike
+from torch_gckm.select.suggestions import Reason, explain
 
 FORMAT = "classifier 3"
 Names = Sequence[str] | None
@@ -166,8 +167,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         model = result.ensemble(self.members, self_training=self.self_training, class_prior=prior)
         self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
         self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
-        self.class_names_ = None if class_names is None or from_rows else list(class_names)
-        self.scales_ = None
+        self.class_names_, self.scales_ = None if class_names is None or from_rows else list(class_names), None
         self._keep_names(node_names, feature_names, from_rows)
         self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
@@ -267,6 +267,10 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
     def suggest(self, count: int = 10) -> Any:
         """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``."""
         return self._answer(self._ensemble().suggest(count))
+
+    def explain_suggestions(self, nodes: Any) -> list[Reason]:
+        """What is predicted for some nodes of the fitted graph, and between which classes the model is unsure."""
+        return explain(self._ensemble().predict_proba(), nodes, self.classes_.tolist())
 
     def save(self, path: PathLike, *, inductive: bool = False) -> None:
         """Write the classifier to one file, atomically, with the features and edges of the fitted graph.

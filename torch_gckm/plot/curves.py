@@ -118,12 +118,13 @@ def centred_trace(conv: GCKMConv, most: int = EXACT_UP_TO, seed: int = 0) -> flo
     return (count - 1) * (float(diagonal.mean()) - pairs)
 
 
-def shares(model: GCKM) -> list[Tensor]:
+def shares(model: GCKM, most: int = EXACT_UP_TO) -> list[Tensor]:
     """For every hidden layer of a model at step 0, the share of the variance that each component captures.
 
-    It is an eigenvalue over the trace. Fine-tuning changes later kernel matrices, but not the eigenvalues kept.
+    It is an eigenvalue over the trace, which is estimated from so many nodes. Fine-tuning changes later kernel
+    matrices, but not the eigenvalues kept.
     """
-    return [conv.eigenvalues.detach().double().cpu() / max(centred_trace(conv), 1e-30) for conv in model.layers]
+    return [conv.eigenvalues.detach().double().cpu() / max(centred_trace(conv, most), 1e-30) for conv in model.layers]
 
 
 def eigenvalues(model: Any, ax: Axes | None = None) -> Axes:

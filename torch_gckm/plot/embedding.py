@@ -34,16 +34,19 @@ def method_for(method: Method, count: int) -> Literal["tsne", "pca"]:
     return "tsne" if importlib.util.find_spec("sklearn") and count >= _LEAST_NODES else "pca"
 
 
-def plane(h: Tensor, method: Method = "auto", seed: int = 0) -> Array:
-    """Points ``[n, 2]`` that show an embedding ``[n, s]``, the same ones every time: by PCA, or by t-SNE from there."""
+def plane(h: Tensor, method: Method = "auto", seed: int = 0, steps: int = 1000) -> Array:
+    """Points ``[n, 2]`` that show an embedding ``[n, s]``, the same ones every time.
+
+    By PCA, or by so many steps of t-SNE from there.
+    """
     method = method_for(method, h.size(0))
     centred = (h - h.mean(dim=0)).double().cpu()
     _, vectors = torch.linalg.eigh(centred.t() @ centred)
     count = 2 if method == "pca" else _DIRECTIONS
     points = fix_signs(centred @ vectors[:, -count:].flip(1))
     points = torch.nn.functional.pad(points, (0, max(0, 2 - points.size(1))))
-    if method == "pca":
-        return points.numpy()
+    if method == "pca" or not bool(points.any()):
+        return points[:, :2].numpy()
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
@@ -51,7 +54,8 @@ def plane(h: Tensor, method: Method = "auto", seed: int = 0) -> Array:
     # An embedding may be on any scale, also on one that is too small for its tolerances.
     points = points / points.std().clamp(min=1e-30)
     perplexity = min(30.0, (len(points) - 1) / 3)
-    return TSNE(init="pca", perplexity=perplexity, random_state=seed).fit_transform(points.float().numpy())
+    tsne = TSNE(init="pca", perplexity=perplexity, random_state=seed, max_iter=steps)
+    return tsne.fit_transform(points.float().numpy())
 
 
 def nodes_to_draw(num_nodes: int, labelled: Tensor, most: int, seed: int = 0) -> Tensor:

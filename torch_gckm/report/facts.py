@@ -1,66 +1,112 @@
-"""Facts about a graph, a model and the machine, as rows of tables."""
+"""What all pages have: how models were made, how long it took, and how to make them again."""
 
 import platform
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy
 import torch
 import torch_geometric
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.utils import is_undirected, to_scipy_sparse_matrix
 
 from torch_gckm._version import __version__
-from torch_gckm.graph import canonical_edges, graph_of
-from torch_gckm.layouts import to_csr
 from torch_gckm.nn import GCKM
+from torch_gckm.plot.curves import shares
+from torch_gckm.report import figures
+from torch_gckm.report.drawing import Drawings
+from torch_gckm.report.markup import Markup, folded, paragraph, prose, section, table, text
 from torch_gckm.select import SearchResult
 from torch_gckm.train import History
 
 Rows = list[list[Any]]
+_SHOWN = 3  # Models whose settings are not folded away.
+_TRACE_NODES = 1000  # Of large graphs, so many serve to estimate the variance of a layer's features.
 
 
-def graph_facts(data: Data, predicted: Tensor) -> list[tuple[str, str]]:
-    """Sizes, degrees and components of a graph, and how alike joined nodes are predicted, ``[n]``."""
-    x, adjacency, weight = graph_of(data)
-    count = x.size(0)
-    edges, weight = canonical_edges(adjacency, weight, count)
-    loops = edges[0] == edges[1]
-    ends = edges[:, ~loops].cpu()
-    total, is_mutual = ends.size(1), is_undirected(ends, num_nodes=count)
-    out, into = (int(torch.bincount(side, minlength=count).max()) for side in ends)
-    number = f"{total // 2:,} undirected" if is_mutual else f"{total:,} directed"
-    weights = "none"
-    if weight is not None and weight.numel():
-        weights = f"{float(weight.min()):.3g} to {float(weight.max()):.3g}"
-    stored = x if x.layout == torch.strided else to_csr(x).values()
-    filled = int(torch.count_nonzero(stored)) / max(x.numel(), 1)
-    components, place = connected_components(to_scipy_sparse_matrix(ends, num_nodes=count), directed=False)
-    facts = [
-        ("nodes", f"{count:,}"),
-        ("edges", number + (f", {int(loops.sum()):,} self-loops" if bool(loops.any()) else "")),
-        ("edge weights", weights),
-        ("mean degree", f"{total / max(count, 1):.2f}" + ("" if is_mutual else " in, and out")),
-        ("largest degree", f"{out:,}" if is_mutual else f"{into:,} in, {out:,} out"),
-        ("isolated nodes", f"{count - ends.unique().numel():,}"),
-        ("components", f"{components:,}; the largest has {np.bincount(place).max():,} nodes"),
-        ("features", f"{x.size(1):,}, {100 * filled:.3g} % of them not zero"),
+@dataclass(frozen=True)
+class Making:
+    """How a model came about."""
+
+    members: Sequence[GCKM]
+    result: SearchResult | None
+    history: History | None
+    seconds: Mapping[str, float]
+    command: str | None
+    seed: Any
+
+
+def captured_variance(members: Sequence[GCKM]) -> list[list[Tensor]]:
+    """For every model and layer at step 0 the shares of the variance; estimates, of large graphs."""
+    return [shares(member, _TRACE_NODES) for member in members]
+
+
+def how_made(
+    making: Making,
+    right: Sequence[float] | None,
+    captured: Sequence[Sequence[Tensor]],
+    num_nodes: int,
+    num_members: int,
+    drawings: Drawings,
+) -> list[Markup]:
+    """The sections on search, training, settings and layers; ``right`` is each model's score on withheld labels."""
+    result, history, parts = making.result, making.history, []
+    if result is not None and len(result):
+        parts.append(section("Search", figures.search(result, num_members, drawings)))
+    if history is not None and len(history) > 1:
+        steps = figures.training(history, drawings)
+        parts.append(section("Training", Markup('<div class="pair">\n' + "\n".join(steps) + "\n</div>")))
+    parts.append(section("Settings", *_settings(making.members, right, captured)))
+    if any(captured):
+        estimated = _TRACE_NODES if num_nodes > _TRACE_NODES else None
+        parts.append(section("Layers", figures.decay(captured, estimated, drawings)))
+    return parts
+
+
+def tail(making: Making, own: float) -> list[Markup]:
+    """The sections on time and on how to make it again."""
+    again = paragraph("The settings above make the same models again, before any fine-tuning.")
+    if making.command is not None:
+        label = 'role="region" aria-label="Command"'
+        again = Markup(f'<pre tabindex="0" {label}><code>{text(making.command)}</code></pre>')
+    made: Rows = [["made on", time.strftime("%Y-%m-%d %H:%M")]]
+    made += [["seed", making.seed]] if making.seed is not None else []
+    return [
+        section("Time", table(["stage", "seconds"], _time_rows(making, own), [1], "Time")),
+        section("How to reproduce", again, table(["what", "value"], [*made, *_version_rows()], (), "Versions")),
     ]
-    if total:
-        starts, stops = predicted.cpu()[ends]
-        facts.append(("edges within a predicted class", f"{100 * float((starts == stops).double().mean()):.0f} %"))
-    return facts
 
 
-def member_rows(number: int, model: GCKM, shares: Sequence[Tensor] | None, right: float | None) -> Rows:
+def _settings(members: Sequence[GCKM], right: Sequence[float] | None, captured: Sequence[Any]) -> list[Markup]:
+    """A table of the models' settings; those after the first ones are folded away."""
+    parts = []
+    for number, model in enumerate(members):
+        kept = captured[number] if captured else None
+        parts.append(_member_rows(number + 1, model, kept, None if right is None else right[number]))
+    rest = parts[_SHOWN:]
+
+    def made(rows: list[Rows]) -> Markup:
+        head = ["model", "right, %", "part", "channels", "kernel", "how", "kernel matrix", "kept, %"]
+        return table(head, [row for part in rows for row in part], [0, 1, 3, 7], "Settings")
+
+    words = (
+        "Every model has [layer]s, which find an [embedding] with so many [channels], and a [readout]; each has its "
+        "[kernel]. Right: how many [withheld label|withheld labels], or how much of the variance of withheld numbers, "
+        "the model alone predicts. [kept|Kept]: the share of the variance that the channels hold. The error of a "
+        "[kernel matrix] of low rank is what is left of its trace, for layers relative to that of the centred matrix."
+    )
+    shown = [made(parts[:_SHOWN]), folded(f"{len(rest)} more models", made(rest)) if rest else ""]
+    return [Markup(part) for part in (*shown, paragraph(prose(words), muted=True))]
+
+
+def _member_rows(number: int, model: GCKM, captured: Sequence[Tensor] | None, right: float | None) -> Rows:
     """The settings of a model, a row per layer and one for the readout; with shares of variance and right labels."""
     settings, rows = model.settings, Rows()
     scaled = f", x scaled by {settings.normalize}" if settings.normalize else ""
     for place, (conv, layer) in enumerate(zip(model.layers, settings.layers, strict=True)):
-        kept = "" if shares is None else f"{100 * float(shares[place].sum()):.0f}"
+        kept = "" if captured is None else f"{100 * min(1.0, float(captured[place].sum())):.0f}"
         how = f"{layer.propagation}, power\u00a0{layer.power:g}" + ("" if place else scaled)
         rows.append([f"layer {place + 1}", conv.h.size(1), repr(conv.kernel), how, conv.fit.description, kept])
     fit, readout = model.readout.fit, settings.readout
@@ -72,9 +118,10 @@ def member_rows(number: int, model: GCKM, shares: Sequence[Tensor] | None, right
     return [[*(first if place == 0 else ("", "")), *row] for place, row in enumerate(rows)]
 
 
-def time_rows(stages: Mapping[str, float], history: History | None, result: SearchResult | None, own: float) -> Rows:
+def _time_rows(making: Making, own: float) -> Rows:
     """How long stages, the search, the fit and the page itself took, in seconds."""
-    rows: Rows = [[stage, f"{value:.1f}"] for stage, value in stages.items()]
+    rows: Rows = [[stage, f"{value:.1f}"] for stage, value in making.seconds.items()]
+    result, history = making.result, making.history
     if result is not None and len(result):
         total = sum(trial.seconds for trial in result.trials)
         rows.append([f"{len(result):,} settings of the search, added up over all processes", f"{total:.1f}"])
@@ -86,7 +133,7 @@ def time_rows(stages: Mapping[str, float], history: History | None, result: Sear
     return [*rows, ["this page", f"{own:.1f}"]]
 
 
-def version_rows() -> Rows:
+def _version_rows() -> Rows:
     """The versions that the page was made with, and the machine."""
     libraries = {"torch": torch, "PyG": torch_geometric, "NumPy": np, "SciPy": scipy}
     versions = [[name, library.__version__] for name, library in libraries.items()]
