@@ -1,7 +1,7 @@
 # make demo    set up, then run the main job on data that ships with scikit-learn
 # make test    set up, then lint, type-check and test
 # make check   everything else that must hold: full examples, documentation, wheel in a clean environment, test-several, test-sparse
-# make docs    build the documentation; its first page is docs/_build/index.html
+# make docs    build the documentation; its first page is docs/_build/html/index.html
 # make test-several   processes that torchrun starts, one of which is killed
 # make test-sparse   build torch-scatter and torch-sparse (a quarter of an hour, once) and run what needs them
 
@@ -49,7 +49,7 @@ check: examples docs wheel test-several test-sparse
 
 docs: setup
 	$(PIP) install --constraint constraints.txt --editable ".[docs]"
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 examples: setup
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python $$script --no-progress || exit 1; done
