@@ -64,4 +64,4 @@ wheel: setup
 	rm -rf $(VENV)-wheel
 
 clean:
-	rm -rf $(VENV) $(VENV)-wheel build dist out docs/_build *.egg-info
+	rm -rf $(VENV) $(VENV)-wheel build dist out docs/_build docs/gallery docs/command_line.md *.egg-info

@@ -29,6 +29,7 @@ extensions = [
     "offline",
 ]
 exclude_patterns = ["_build", "extensions"]
+html_show_copyright = False
 html_theme = "furo"
 html_title = f"torch_gckm {release}"
 html_static_path = ["static"]

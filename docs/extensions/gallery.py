@@ -108,7 +108,9 @@ def index_page() -> str:
     for example in EXAMPLES:
         summary = docstring_and_code(example.source.read_text())[0].split("\n\n")[0].replace("\n", " ")
         summary = summary.replace("``", "`")
-        cards.append(f":::{{grid-item-card}} {example.title}\n:link: {example.name}\n:link-type: doc\n\n{summary}\n:::\n")
+        cards.append(
+            f":::{{grid-item-card}} {example.title}\n:link: {example.name}\n:link-type: doc\n\n{summary}\n:::\n"
+        )
     names = "\n".join(example.name for example in EXAMPLES)
     return (
         "# Examples\n\nEach is a script of a page that runs offline, most of them on scikit-learn's digits. What they "
@@ -139,5 +141,6 @@ def write(app: Sphinx) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    """Run the examples before pages are read."""
     app.connect("builder-inited", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
