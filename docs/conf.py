@@ -22,8 +22,9 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "sphinx_design",
-    # Of this folder: formulas, pages that are made, and a look at all pages in the end.
+    # Of this project: formulas, names of attributes, pages that are made, and a look at all pages in the end.
     "mathml",
+    "underscores",
     "gallery",
     "command_line",
     "offline",

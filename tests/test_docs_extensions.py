@@ -35,6 +35,13 @@ def test_every_formula_becomes_mathml(extension):
         assert "\\" not in found.replace("\\setminus", ""), formula
 
 
+def test_attributes_keep_their_underscores(extension):
+    escaped = extension("underscores").escaped
+    assert escaped(":ivar classes_: The classes_ that occur.") == r":ivar classes\_: The classes_ that occur."
+    assert escaped(":ivar graph_, n_features_in_: The graph.") == r":ivar graph\_, n_features_in\_: The graph."
+    assert escaped(":param n_nodes: so many, of :attr:`graph_`:") == ":param n_nodes: so many, of :attr:`graph_`:"
+
+
 @pytest.mark.parametrize("html", [
     '<script src="https://example.org/a.js"></script>',
     "<link rel='stylesheet' href='//example.org/a.css'>",

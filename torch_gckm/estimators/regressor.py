@@ -63,7 +63,8 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         seconds_: How long the search and the fit of the ensemble took.
         n_features_in_: The number of features.
         feature_names_in_: The names of the features, if they were given.
-        from_rows_, edges_given_: Whether the fit was to arrays, and whether with edges.
+        from_rows_: Whether the fit was to arrays.
+        edges_given_: Whether it was given edges.
         directed_: Whether some pair of nodes is joined one way only.
         has_columns_: Whether the targets were a matrix, so that predictions are one.
     """
