@@ -3,8 +3,8 @@
     python benchmarks/make_tables.py --results out --pictures out
     python benchmarks/make_tables.py --results benchmarks/results --pictures docs/images --page docs/results.md
 
-A cell is a mean over seeds, folds or splits, with the half width of its 95 % interval where there are several, and in
-brackets what the paper has. Experiments that were not run are left out; what ``--quick`` cut short comes after the others.
+A cell is a mean over seeds, folds or splits, with the half width of its 95 % interval where there are several, and
+in brackets what the paper has. Experiments that were not run are left out; what ``--quick`` cut short comes last.
 In a page, the lines between ``<!-- NAME -->`` and ``<!-- end -->`` are replaced by the table of that name.
 """
 

@@ -125,7 +125,7 @@ def test_no_task_is_begun_after_the_time(tiny, tmp_path, capsys):
 
 
 def test_a_folder_without_results(tmp_path):
-    with pytest.raises(SystemExit, match="no results in .*--results"):
+    with pytest.raises(SystemExit, match=r"no results in .*--results"):
         rendered(tmp_path)
 
 
