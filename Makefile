@@ -2,7 +2,7 @@
 # make test    set up, then lint, type-check and test
 # make check   everything else that must hold: full examples, documentation, wheel in a clean environment, test-several,
 #               test-browser, test-sparse
-# make docs    build the documentation; its first page is docs/_build/index.html
+# make docs    build the documentation; its first page is docs/_build/html/index.html
 # make test-several   processes that torchrun starts, one of which is killed
 # make test-browser   the labelling page in Chromium, with a server that is killed
 # make test-sparse   build torch-scatter and torch-sparse (a quarter of an hour, once) and run what needs them
@@ -54,7 +54,7 @@ check: examples docs wheel test-several test-browser test-sparse
 
 docs: setup
 	$(PIP) install --constraint constraints.txt --editable ".[docs]"
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 examples: setup
 	for script in examples/*.py; do echo "== $$script"; $(BIN)/python $$script --no-progress || exit 1; done
@@ -69,4 +69,4 @@ wheel: setup
 	rm -rf $(VENV)-wheel
 
 clean:
-	rm -rf $(VENV) $(VENV)-wheel build dist out docs/_build *.egg-info
+	rm -rf $(VENV) $(VENV)-wheel build dist out docs/_build docs/gallery docs/command_line.md *.egg-info

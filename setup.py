@@ -16,7 +16,7 @@ extras = {
     "report": ["bokeh>=3.6"],
     "plot": ["matplotlib>=3.8"],
     "tune": ["optuna>=4"],
-    "docs": ["sphinx", "myst-parser", "furo"],
+    "docs": ["sphinx>=8", "myst-nb", "furo", "sphinx-design", "sphinx-copybutton", "latex2mathml"],
 }
 extras["app"] = [*extras["sklearn"], *extras["tables"], *extras["report"]]  # All that the command line needs.
 extras["test"] = [

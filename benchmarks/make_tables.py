@@ -3,9 +3,9 @@
     python benchmarks/make_tables.py --results out --pictures out
     python benchmarks/make_tables.py --results benchmarks/results --pictures docs/images --page docs/results.md
 
-A cell is a mean over seeds, folds or splits, with the half width of its 95 % interval where there are several,
-and in brackets what the paper has. Experiments that were not run are left out. In a page, the lines between
-``<!-- NAME -->`` and ``<!-- end -->`` are replaced by the table of that name.
+A cell is a mean over seeds, folds or splits, with the half width of its 95 % interval where there are several, and
+in brackets what the paper has. Experiments that were not run are left out; what ``--quick`` cut short comes last.
+In a page, the lines between ``<!-- NAME -->`` and ``<!-- end -->`` are replaced by the table of that name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import paper_numbers as paper
 from scipy import stats
-from store import Row, read
+from store import Row, file_of, read
 
 Rows = list[Row]
 TITLES = {"citeseer": "CiteSeer", "pubmed": "PubMed"}
@@ -135,7 +135,7 @@ def table3(rows: Rows, pictures: Path) -> str:
                 known = paper.TABLE3.get(name, {}).get(method.removesuffix(" authors"), {}).get(size)
                 line.append((interval(values) if values else "-") + printed(known))
             lines.append(line)
-    return table(["", "", *(f"{size} validation labels per class" for size in sizes)], lines)
+    return table(["", "", *(f"{size} validation label{'s' * (size != 1)} per class" for size in sizes)], lines)
 
 
 def depth(rows: Rows, pictures: Path) -> str:
@@ -226,21 +226,39 @@ def main(arguments: list[str] | None = None) -> str:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("out"), help="folder of the results")
     parser.add_argument("--pictures", type=Path, default=Path("out"), help="folder of the pictures")
-    parser.add_argument("--quick", action="store_true", help="the results of quick runs")
     parser.add_argument("--page", type=Path, help="a page to write the tables into")
     args = parser.parse_args(arguments)
     folder = args.pictures if args.page is None else os.path.relpath(args.pictures, args.page.parent)
     texts = {}
-    for name, render in TABLES.items():
-        rows = read(args.results / f"{name}{'_quick' if args.quick else ''}.jsonl")
-        if rows:
-            made = render(rows, args.pictures).replace("PICTURES", str(folder))
-            texts[name] = f"{made}\nOn {'; '.join(unique([row['machine'] for row in rows]))}.\n"
+    for quick in (False, True):
+        for name in TABLES:
+            rows = read(file_of(args.results, name, quick))
+            if rows:
+                text = printed_table(name, rows, args.pictures, str(folder))
+                texts[f"{name}, cut short" if quick else name] = text
+    if not texts:
+        raise SystemExit(
+            f"no results in {args.results}: run benchmarks/run.py first, or name their folder by --results"
+        )
     if args.page is not None:
         args.page.write_text(filled(args.page.read_text(), texts))
     text = "\n".join(f"## {name}\n\n{part}" for name, part in texts.items())
     print(text)
     return text
+
+
+def printed_table(name: str, rows: Rows, pictures: Path, link: str | None = None) -> str:
+    """The table of an experiment in Markdown, and the machine that it ran on.
+
+    Args:
+        name: The experiment.
+        rows: Its results.
+        pictures: The folder that pictures are written to.
+        link: How the text names that folder, if not by its path.
+    """
+    made = TABLES[name](rows, pictures).replace("PICTURES", str(pictures) if link is None else link)
+    machines = unique([row["machine"].replace(" 1 threads", " 1 thread") for row in rows])
+    return f"{made}\nOn {'; '.join(machines)}.\n"
 
 
 def filled(page: str, texts: dict[str, str]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,18 @@ def read(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def run_tasks(tasks: list[Task], run: Callable[[Task], Row], path: Path, describe: Callable[[Row], str]) -> list[Row]:
+def file_of(out: Path, experiment: str, quick: bool) -> Path:
+    """Where an experiment's rows are."""
+    return out / f"{experiment}{'_quick' if quick else ''}.jsonl"
+
+
+def run_tasks(
+    tasks: list[Task],
+    run: Callable[[Task], Row],
+    path: Path,
+    describe: Callable[[Row], str],
+    seconds: float = math.inf,
+) -> list[Row]:
     """Run the tasks that are not in the file yet and append a row for each.
 
     Args:
@@ -32,14 +45,19 @@ def run_tasks(tasks: list[Task], run: Callable[[Task], Row], path: Path, describ
         run: Does it; returns what to store beside the task.
         path: The file.
         describe: A finished row in a few words.
+        seconds: No task is begun later than this.
 
     Returns:
-        The rows of all tasks.
+        The rows of the tasks that are done.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     done = {_key(task): row for task in tasks for row in read(path) if task.items() <= _plain(row).items()}
     todo = [task for task in tasks if _key(task) not in done]
-    for task in (bar := tqdm(todo, unit="task")):
+    end = time.monotonic() + seconds
+    for number, task in enumerate(bar := tqdm(todo, unit="task")):
+        if time.monotonic() > end:
+            tqdm.write(f"{seconds / 60:g} minutes are over: {len(todo) - number} tasks are left; repeat to go on")
+            break
         label = " ".join(str(value) for value in task.values())
         bar.set_description(label)
         line = json.dumps({**task, **run(task), **provenance()})
@@ -48,7 +66,7 @@ def run_tasks(tasks: list[Task], run: Callable[[Task], Row], path: Path, describ
         row = json.loads(line)
         tqdm.write(f"{label}: {describe(row)}")
         done[_key(task)] = row
-    return [done[_key(task)] for task in tasks]
+    return [done[_key(task)] for task in tasks if _key(task) in done]
 
 
 def provenance() -> Row:

@@ -23,7 +23,7 @@ def device(request) -> torch.device:
 
 
 def make_graph(num_nodes: int = 60, classes: int = 3, features: int = 8, seed: int = 0) -> Data:
-    """A graph of noisy clusters, with two isolated nodes and two labels a class."""
+    """A graph of noisy clusters, with two isolated nodes and two labels per class."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(num_nodes) % classes
     x = torch.randn(classes, features, generator=generator)[y] + 0.7 * torch.randn(

@@ -244,7 +244,7 @@ def _understood(path: Path) -> Iterator[None]:
         yield
     except (InvalidInputError, OSError, MemoryError, ImportError):
         raise
-    except Exception as error:  # Whatever contents of another kind make torch stumble over.
+    except Exception as error:  # Whatever torch raises for contents of another kind.
         raise InvalidInputError(f"'{path}' is damaged, or not a sharded checkpoint of this version") from error
 
 

@@ -33,6 +33,10 @@ class InvalidLabelError(GCKMError, ValueError):
     """Labels or masks that are out of range, empty or of the wrong length."""
 
 
+class MissingDataError(GCKMError, FileNotFoundError):
+    """A dataset, or a split of one, is not on this machine and cannot be downloaded."""
+
+
 class ViewError(GCKMError, KeyError):
     """A kernel names a view that the given features do not have."""
 

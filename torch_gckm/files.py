@@ -76,7 +76,7 @@ def load_tensors(path: PathLike) -> dict[str, Any]:
         file.seek(0)
         try:
             content: Any = torch.load(file, map_location="cpu", weights_only=True)
-        except Exception as error:  # Whatever a file of another kind makes torch stumble over.
+        except Exception as error:  # Whatever torch raises for a file of another kind.
             raise InvalidInputError(f"'{path}' is not a file of torch_gckm, or it is damaged") from error
     if not isinstance(content, dict):
         raise InvalidInputError(f"'{path}' is not a file of torch_gckm")

@@ -106,7 +106,7 @@ class Partition:
         return x.index_add_(0, rows, values[places])
 
     def unit(self, like: Tensor, row: Tensor) -> Tensor:
-        """Zeros like ``[n]`` but for a one at a global number. Sends nothing."""
+        """Zeros like ``[n]``, with a one at a global number. Sends nothing."""
         return self.fill_(torch.zeros_like(like), row.view(1), 1.0)
 
     def collect(self, x: Tensor) -> Tensor:
@@ -147,6 +147,6 @@ def in_agreement(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def partition_of(data: object) -> Partition:
-    """Which nodes of a graph a ``Data`` object has: all, but for a :class:`~torch_gckm.graph.ShardedGraph`."""
+    """Which nodes of a graph a ``Data`` object has: all, except for a :class:`~torch_gckm.graph.ShardedGraph`."""
     found = vars(data).get("partition") if hasattr(data, "__dict__") else None
     return found if isinstance(found, Partition) else WHOLE

@@ -6,7 +6,6 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -137,8 +136,3 @@ def fit_authors(data: Data, settings: dict[str, Any], steps: int, monitor: Any =
     start = 100 * history.records[0].test_acc
     found = {"step 0": [start], "kept": [100 * history.best.test_acc]}
     return {"accuracy": found, "seconds": seconds, "kept_step": history.best_step}
-
-
-def file_of(out: Path, experiment: str, quick: bool) -> Path:
-    """Where an experiment's rows are."""
-    return out / f"{experiment}{'_quick' if quick else ''}.jsonl"

@@ -26,9 +26,9 @@ class Table2(Experiment):
     def tasks(self) -> list[Task]:
         options = self.options
         found = []
-        for name in options.datasets:
-            for method in options.chosen((*BASELINES, *OWN)):
-                searches = method in OWN and method != "GCKM authors"
+        for method in options.chosen((*OWN, *BASELINES)):
+            searches = method in OWN and method != "GCKM authors"
+            for name in options.datasets:
                 for seed in range(options.seeds if searches else 1):
                     task = {"dataset": name, "method": method, "seed": seed}
                     found.append({**task, "budget": options.budget} if searches else task)

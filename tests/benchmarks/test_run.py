@@ -73,7 +73,7 @@ def test_tables(tiny, tmp_path, experiment):
 
 
 def rendered(folder):
-    return make_tables.main(["--results", str(folder), "--pictures", str(folder), "--quick"])
+    return make_tables.main(["--results", str(folder), "--pictures", str(folder)])
 
 
 def test_sparsity_and_progress(tiny, tmp_path):
@@ -107,6 +107,26 @@ def test_attention_is_its_formula(graph64):
     weight = weight / weight.sum(dim=1, keepdim=True)
     found = KernelAttention(2, 0.3)(x, graph64.edge_index)
     torch.testing.assert_close(found, weight @ weight @ x)
+
+
+def test_own_methods_come_first_and_the_table_is_printed(tiny, tmp_path, capsys):
+    rows = quick("table2", tmp_path)
+    assert [row["method"] for row in rows][:4] == ["GCKM authors", "GCKM", "GCKM-MV", "GCKM default"]
+    printed = capsys.readouterr().out
+    assert "| GCKM default, ensemble | " in printed
+    assert "## table2, cut short\n\n|  | Cora |" in rendered(tmp_path)
+
+
+def test_no_task_is_begun_after_the_time(tiny, tmp_path, capsys):
+    """What is done is kept and printed, and the same command goes on with the rest."""
+    assert quick("table2", tmp_path, "--methods", "GCKM authors", "MLP", "--minutes", "1e-9") == []
+    rows = quick("table2", tmp_path, "--methods", "GCKM authors", "MLP")
+    assert [row["method"] for row in rows] == ["GCKM authors", "MLP"]
+
+
+def test_a_folder_without_results(tmp_path):
+    with pytest.raises(SystemExit, match=r"no results in .*--results"):
+        rendered(tmp_path)
 
 
 def test_chosen_methods(tiny, tmp_path):

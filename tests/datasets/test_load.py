@@ -1,7 +1,10 @@
+import urllib.error
+
 import pytest
 import torch
 
 from torch_gckm.datasets import DATASETS, PerClassSplit, data_root, load
+from torch_gckm.errors import MissingDataError
 
 
 def test_unknown_names(tmp_path):
@@ -14,6 +17,18 @@ def test_root_comes_from_the_environment(monkeypatch, tmp_path):
     assert data_root() == tmp_path
     monkeypatch.delenv("GCKM_DATA_ROOT")
     assert data_root() is None
+
+
+@pytest.mark.parametrize("name", ["cora", "Planetoid/Cora"])
+def test_without_a_network_the_error_names_the_folder(monkeypatch, tmp_path, name):
+    def refuse(*_, **__):
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr("torch_geometric.datasets.Planetoid.download", refuse)
+    match = rf"'{name}' is not in .*no network.*GCKM_DATA_ROOT"
+    with pytest.raises(MissingDataError, match=match) as found:
+        load(name, tmp_path)
+    assert isinstance(found.value, FileNotFoundError)
 
 
 SIZES = {
@@ -72,14 +87,6 @@ def test_splits_of_the_paper(data_root, name, split, train, test):
     assert int(data.test_mask.sum()) == test
     assert not bool((data.train_mask & data.test_mask).any())
     assert data.val_mask.dtype == torch.bool
-
-
-@pytest.mark.data
-def test_missing_splits(data_root):
-    with pytest.raises(FileNotFoundError, match="chameleon_train_mask"):
-        load("chameleon", data_root, split="public")
-    with pytest.raises(ValueError, match="unknown split 'half'"):
-        load("cora", data_root, split="half")
 
 
 @pytest.mark.data

@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -17,18 +16,9 @@ from torch_geometric.datasets import Coauthor
 from torch_geometric.io.npz import parse_npz
 from torch_geometric.utils import index_to_mask, remove_self_loops, to_undirected
 
+from torch_gckm.datasets.paper import Split, data_root, paper_splits
+from torch_gckm.errors import MissingDataError
 from torch_gckm.neighbours import nearest_rows
-
-Split = Literal["few_labels", "few_labels_folds", "public", "val_1", "val_5", "val_10"]
-_PUBLIC = {"train_mask": "train_mask", "test_mask": "test_mask"}
-_FEW = {"test_mask": "fewlabels_test_mask"}
-# The files of a split's masks; a mask without one is empty.
-_MASKS: dict[str, dict[str, str]] = {
-    "few_labels": {**_FEW, "train_mask": "fewlabels_full_train_mask"},
-    "few_labels_folds": {**_FEW, "train_mask": "fewlabels_5fold_train_mask", "val_mask": "fewlabels_5fold_val_mask"},
-    "public": {**_PUBLIC, "val_mask": "full_val_mask"},
-    **{f"val_{count}": {**_PUBLIC, "val_mask": f"{count}_val_mask"} for count in (1, 5, 10)},
-}
 
 
 class SparseCoauthor(Coauthor):  # type: ignore[misc]
@@ -118,12 +108,6 @@ DATASETS: dict[str, Callable[[Path], Data]] = {
 }
 
 
-def data_root() -> Path | None:
-    """The folder named by the environment variable ``GCKM_DATA_ROOT``, if it is set."""
-    value = os.environ.get("GCKM_DATA_ROOT")
-    return Path(value) if value else None
-
-
 def load(
     name: str,
     root: str | os.PathLike[str] | None = None,
@@ -145,15 +129,13 @@ def load(
             ``"physics"`` (with sparse features), ``"ogbn-arxiv"`` (extra ``datasets``), ``"digits"`` (extra
             ``sklearn``, no download), or any node dataset of PyG: its class, and after a slash its name if it has one.
         root: A writable folder; by default the one named by ``GCKM_DATA_ROOT``, else ``data``.
-        split: ``None`` keeps the masks that PyG ships. The others take the paper's masks from ``root/splits``:
-            ``"few_labels"``, the same in five folds ``[n, 5]`` (``"few_labels_folds"``), ``"public"``, and the
-            public split with 1, 5 or 10 validation nodes per class (``"val_1"``, ``"val_5"``, ``"val_10"``).
+        split: ``None`` keeps the masks that PyG ships. The others are those of
+            :func:`~torch_gckm.datasets.paper_splits`; a mask that a split does not have is empty.
         transform: What to do to the graph then, such as a split of :mod:`torch_gckm.datasets.splits`.
         undirected: Remove self-loops and make the graph undirected, as the paper does.
     """
-    key = name.lower()
-    folder = Path(root) if root is not None else (data_root() or Path("data"))
-    data = DATASETS[key](folder) if key in DATASETS else _load_from_pyg(name, folder)
+    folder = Path(root) if root is not None else data_root() or Path("data")
+    data = _loaded(name, folder)
     if undirected:
         edges, weight = remove_self_loops(data.edge_index, data.edge_weight)
         if weight is None:
@@ -161,18 +143,19 @@ def load(
         else:  # A pair that is joined both ways counts once.
             data.edge_index, data.edge_weight = to_undirected(edges, weight, data.num_nodes, reduce="mean")
     if split is not None:
-        _apply_split(data, folder / "splits", key, split)
+        masks = paper_splits(name, split, folder)
+        for mask in ("train_mask", "val_mask", "test_mask"):
+            data[mask] = masks.get(mask, torch.zeros(data.num_nodes, dtype=torch.bool))
     return data if transform is None else transform(data)
 
 
-def _apply_split(data: Data, folder: Path, name: str, split: Split) -> None:
-    if split not in _MASKS:
-        raise ValueError(f"unknown split '{split}'; choose from {', '.join(_MASKS)}")
-    for mask in ("train_mask", "val_mask", "test_mask"):
-        data[mask] = torch.zeros(data.num_nodes, dtype=torch.bool)
-        if mask in _MASKS[split]:
-            path = folder / f"{name}_{_MASKS[split][mask]}.pt"
-            if not path.exists():
-                raise FileNotFoundError(f"the split '{split}' of {name} needs the file {path}")
-            loaded = torch.load(path, weights_only=True)
-            data[mask] = loaded.t().contiguous() if loaded.dim() == 2 else loaded
+def _loaded(name: str, folder: Path) -> Data:
+    key = name.lower()
+    try:
+        return DATASETS[key](folder) if key in DATASETS else _load_from_pyg(name, folder)
+    except OSError as error:
+        raise MissingDataError(
+            f"the dataset '{name}' is not in '{folder}' and cannot be downloaded ({getattr(error, 'reason', error)}); "
+            "set GCKM_DATA_ROOT to a writable folder that has it, or load it once on a machine with a network and copy "
+            "the folder"
+        ) from error

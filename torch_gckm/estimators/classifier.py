@@ -93,6 +93,9 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         scales_: With several labels per node, what turns scores into probabilities, ``[2, L]``; else ``None``.
         seconds_: How long the search and the fit of the ensemble took.
         n_features_in_: The number of features.
+        feature_names_in_: The names of the features, if they were given.
+        from_rows_: Whether the fit was to arrays.
+        edges_given_: Whether it was given edges.
     """
 
     scales_: Tensor | None

@@ -63,6 +63,11 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         node_names_: The names of the nodes, if they were given.
         seconds_: How long the search and the fit of the ensemble took.
         n_features_in_: The number of features.
+        feature_names_in_: The names of the features, if they were given.
+        from_rows_: Whether the fit was to arrays.
+        edges_given_: Whether it was given edges.
+        directed_: Whether some pair of nodes is joined one way only.
+        has_columns_: Whether the targets were a matrix, so that predictions are one.
     """
 
     def __init__(

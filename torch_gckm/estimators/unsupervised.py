@@ -104,6 +104,8 @@ class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEst
         layers_: The fitted layers, as a list of one model.
         graph_: The fitted graph.
         n_features_in_: The number of features.
+        from_rows_: Whether the fit was to arrays.
+        edges_given_: Whether it was given edges.
     """
 
     def __init__(
@@ -175,7 +177,10 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         embedding_: The embeddings that were clustered, ``[n, channels]``.
         cluster_centers_: The means of the clusters' embeddings, ``[k, channels]``.
         layers_: The fitted layers, of each of the models.
-        graph_, n_features_in_: The fitted graph, and its number of features.
+        graph_: The fitted graph.
+        n_features_in_: The number of features.
+        from_rows_: Whether the fit was to arrays.
+        edges_given_: Whether it was given edges.
     """
 
     _power = 0.0  # The numbers of channels were settled with directions that all count alike.

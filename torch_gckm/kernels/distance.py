@@ -18,7 +18,7 @@ def squared_distance(a: Features, b: Features) -> Tensor:
     """Squared Euclidean distances ``[n, m]`` from inner products and squared norms.
 
     A row's to itself is exactly zero: a kink at the origin would turn rounding of size ``eps`` into ``sqrt(eps)``.
-    Features far from the origin are moved there first, since large norms would swallow small distances.
+    Features far from the origin are moved there first, since small distances are lost in the rounding of large norms.
     """
     same = a.shared_entries(b)
     offset = (a if a.num_rows >= b.num_rows else b).offset()

@@ -103,7 +103,7 @@ class FittedModule(torch.nn.Module):
 
     @classmethod
     def names_over_nodes(cls) -> list[str]:
-        """The entries of a state dict with a row per node, but for the features of the fit."""
+        """The entries of a state dict with a row per node, except the features of the fit."""
         return ["h", *(f"fitted.{name}" for name in cls.kind_of_fit.over_nodes)]
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:

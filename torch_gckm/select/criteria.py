@@ -105,7 +105,7 @@ class Ranking:
         return [trials[i] for i in order if trials[i].is_valid]
 
     def worth_combining(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Those of some valid trials that withheld labels do not speak against, in their order.
+        """Those of some valid trials that withheld labels do not exclude, in their order.
 
         After a few settings, most of those tried may be no better than a guess.
         """

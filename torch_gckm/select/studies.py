@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 StorageLike = Union[PathLike, "optuna.storages.BaseStorage"]
 TRIAL = "trial"  # The user attribute of a trial of Optuna that holds ours.
-_OPENINGS = 5  # Two processes that make the tables of one database at a time may stumble over each other.
+_OPENINGS = 5  # Two processes that make the tables of one database at a time may hinder each other.
 _SQLITE_PATIENCE = 60.0  # Seconds to wait for another process that writes.
 
 

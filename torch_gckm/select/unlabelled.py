@@ -93,7 +93,7 @@ def check_count(count: int, candidates: int) -> None:
 
 @torch.no_grad()
 def suggest(probabilities: Tensor, embeddings: Sequence[Tensor], labelled: Tensor, count: int) -> Tensor:
-    """Nodes whose labels would tell most: the model doubts them, and they are far from labelled ones and each other.
+    """Nodes that the model is unsure of, and that are far from labelled nodes and from each other.
 
     Greedy: each next node has the largest product of its doubt, one minus the gap between its two largest
     probabilities ``[n, num_classes]``, and its squared distance to the nearest labelled or suggested node, over

@@ -60,7 +60,7 @@ def calibrate(similarity: Tensor, classes: Tensor) -> tuple[float, float]:
     """The factor of scores whose softmax fits the classes best, and the mean log-loss it leaves; NaN without nodes.
 
     Scores ``[n, num_classes]`` are of nodes whose labels they have not seen. Targets are smoothed by one part in the
-    number of nodes, so that a handful of nodes that are all right does not make for infinite confidence.
+    number of nodes, so that a few nodes that are all right do not lead to infinite confidence.
     """
     count = similarity.size(0)
     if count == 0:

@@ -143,7 +143,7 @@ def _split(value: Any, over_nodes: Collection[str], state: ShardedState, name: s
 
 
 def _joined(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The reverse of :func:`_split`, but for tuples and numbers as keys."""
+    """The reverse of :func:`_split`, except for tuples and numbers as keys."""
     if isinstance(value, list):
         return [_joined(inner, tensors) for inner in value]
     if not isinstance(value, dict):
