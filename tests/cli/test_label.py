@@ -62,7 +62,7 @@ def test_without_labels_and_with_names_of_classes(tables, served, capsys):
     assert (session.classes, session.labels) == (["ant", "bee"], {})
     assert session.file.path == tables.folder / f"{tables.x.stem}.labelled.csv"
     assert options["open_browser"]
-    assert "nothing was labelled" in capsys.readouterr().err
+    assert "no node was labelled" in capsys.readouterr().err
 
 
 def test_a_dataset_with_few_labels_and_all_classes(served, tmp_path, monkeypatch, capsys):

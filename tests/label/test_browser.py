@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from tests.conftest import make_graph
@@ -165,7 +166,10 @@ def test_two_tabs_and_a_killed_server(served, driver, folder):
     before = rows_of(served.labels)
     assert before[1][1] == "<i>bee</i>"
 
+    helpers = psutil.Process(served.process.pid).children(recursive=True)
+    assert helpers
     served.stop(signal.SIGKILL)
+    assert psutil.wait_procs(helpers, timeout=30)[1] == []  # What fitted for it ends, too.
     again = Served(folder)
     try:
         tab = Tab(driver, again.url)

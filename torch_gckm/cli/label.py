@@ -55,7 +55,7 @@ def label(args: argparse.Namespace) -> None:
     named = args.dataset or args.features.name
     serve(session, port=args.port, open_browser=not args.no_browser, title=f"Labels for {named}")
     if not output.exists():
-        note("nothing was labelled")
+        note(f"no node was labelled, so {output} was not written")
         return
     note(f"{output}: {len(session.labels):,} labels of {len(set(session.labels.values()))} classes")
     if args.dataset is None:

@@ -14,6 +14,7 @@ import threading
 import time
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -72,6 +73,7 @@ class Background:
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
+        Path(self._path).unlink(missing_ok=True)  # The process may not have come to it.
 
     def __enter__(self) -> Self:
         return self
@@ -86,12 +88,12 @@ class Background:
 
     def _start(self) -> None:
         """Start the process; it finds the graph in a file, as a pipe would have to wait until it reads."""
-        handle, path = tempfile.mkstemp(prefix="gckm-label-")
+        handle, self._path = tempfile.mkstemp(prefix="gckm-label-")
         with os.fdopen(handle, "wb") as file:
             pickle.dump((self._session.graph, self._session.classifier), file)
         context = multiprocessing.get_context("spawn")  # A copy of a process with a server would hold its sockets.
         self._link, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs, path), name="gckm label: fits")
+        self._process = context.Process(target=_work, args=(theirs, self._path), name="gckm label: fits")
         self._process.start()
         theirs.close()
 
@@ -115,7 +117,7 @@ def _work(link: Connection, path: str) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with open(path, "rb") as file:
         graph, classifier = pickle.load(file)
-    os.unlink(path)
+    Path(path).unlink()
     try:
         while True:
             task = link.recv()
