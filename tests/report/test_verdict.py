@@ -35,7 +35,10 @@ def test_what_is_right():
     found = withheld(labels, [*labels[:28], 0, 0])
     assert said(verdict.accuracy_of_withheld(found, "")) == [("good", "28 of 30 withheld labels are right.")]
     found = withheld(labels, [0] * 30)
-    ((kind, words),) = said(verdict.accuracy_of_withheld(found, ""))
+    assert said(verdict.accuracy_of_withheld(withheld(labels, labels), "", searched=True)) == [
+        ("good", "30 of 30 withheld labels are right. They have chosen the settings, so expect less of other nodes.")
+    ]
+    ((kind, words),) = said(verdict.accuracy_of_withheld(found, "", searched=True))
     assert kind == "warning"
     assert words.startswith("10 of 30 withheld labels are right. Predictions are little better than chance:")
     # Naming the largest class is no merit.

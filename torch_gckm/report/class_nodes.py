@@ -142,5 +142,5 @@ def _stars(picture: Picture, explorer: Explorer, names: list[str]) -> Any:
     rows = rows[explorer.is_drawn[rows]]
     colour = factor_cmap("given", palette=colours, factors=used)
     return picture.points(
-        rows, hover=True, size=15, marker="star", fill_color=colour, line_color=QUIET, line_width=1.2, fill_alpha=1.0
+        rows, size=15, marker="star", fill_color=colour, line_color=QUIET, line_width=1.2, fill_alpha=1.0
     )

@@ -115,7 +115,7 @@ def _findings(fit: ClassFit, result: SearchResult | None) -> verdict.Findings:
     given = torch.bincount(fit.subject.label_class.cpu(), minlength=size)
     predicted = torch.bincount(fit.predicted, minlength=size)
     return [
-        *verdict.accuracy_of_withheld(fit.found, fit.reason),
+        *verdict.accuracy_of_withheld(fit.found, fit.reason, searched=result is not None),
         *verdict.trust_in_probabilities(fit.found),
         *verdict.weak_classes(fit.found),
         *verdict.labels_per_class(given, predicted, fit.subject.names),

@@ -118,7 +118,7 @@ class Picture:
         """An empty picture whose points say something under the mouse; behind them all nodes, faintly."""
         from bokeh.models import ColumnDataSource, HoverTool, IndexFilter
 
-        hover = HoverTool(tooltips=list(tooltips), renderers=[], limit=3)
+        hover = HoverTool(tooltips=list(tooltips), renderers=[], limit=1)
         picture = cls(explorer, ColumnDataSource(explorer.data), IndexFilter(), new_figure(height=height), hover)
         picture.drawn.axis.visible = picture.drawn.grid.visible = False
         everything = explorer.is_drawn.nonzero().flatten()

@@ -117,7 +117,7 @@ def _draw(fit: ValueFit, explorer: Explorer, picture: Picture, shown: int) -> An
     points = picture.points(rows, hover=True, size=size, fill_color=transform("value", mapper), fill_alpha=0.85)
     given = torch.tensor([i for i in rows.tolist() if not explorer.data["what"][i].startswith("no ")], dtype=torch.long)
     look: dict[str, Any] = {"fill_color": transform("label", mapper), "line_color": QUIET, "line_width": 1.5}
-    stars = picture.points(given, hover=True, size=12, marker="circle", **look)
+    stars = picture.points(given, size=12, marker="circle", **look)
     legend_below(
         picture.drawn, [("predicted", [points]), ("labels given" if fit.has_labels else "number given", [stars])], 12
     )

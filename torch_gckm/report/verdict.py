@@ -51,8 +51,8 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
 
 
-def accuracy_of_withheld(found: Withheld | None, reason: str) -> Findings:
-    """How many withheld labels are right, and whether a guess would do as well."""
+def accuracy_of_withheld(found: Withheld | None, reason: str, *, searched: bool = False) -> Findings:
+    """How many withheld labels are right, and whether a guess would do as well; they may have chosen the settings."""
     if found is None:
         return [Finding("warning", prose("Nothing can be checked with [withheld label]s: {reason}.", reason=reason))]
     count = found.classes.numel()
@@ -62,6 +62,8 @@ def accuracy_of_withheld(found: Withheld | None, reason: str) -> Findings:
     values = {"right": f"{right:,}", "count": f"{count:,}"}
     sentence = "{right} of {count} [withheld label]s are right."
     if right / count > limit:
+        if searched:
+            sentence += " They have chosen the [setting]s, so expect less of other nodes."
         return [Finding("good" if right / count >= _FEW_RIGHT else "advice", prose(sentence, **values))]
     advice = (
         " Predictions are little better than chance: check that rows of labels and features belong together, that the "
