@@ -31,6 +31,7 @@ _SOURCES, _TARGETS = {"source", "src", "from"}, {"target", "dst", "to"}
 _CLASSES = {"class", "label", "weight"}
 _UNREADABLE = (ValueError, EOFError, KeyError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error)
 Lines = list[tuple[int, list[str]]]  # Numbers of lines and their cells.
+Edges = tuple[Tensor, Tensor | None]
 
 
 @dataclass
@@ -129,13 +130,8 @@ def _heading_of_features(
     raise InvalidInputError(f"{path}: is the first line, {', '.join(first)}, a heading or a node? {hint}")
 
 
-def read_edges(
-    path: Path, features: FeatureTable, directed: bool = False, hint: str = ""
-) -> tuple[Tensor, Tensor | None]:
-    """Edges ``[2, E]`` and their weights ``[E]``, from CSV (node, node, perhaps a weight).
-
-    A ``hint`` is what to say if a node is not known.
-    """
+def read_edges(path: Path, features: FeatureTable, directed: bool = False, hint: str = "") -> Edges:
+    """Edges ``[2, E]`` and weights ``[E]``, from CSV (node, node, perhaps a weight); a hint if a node is not known."""
     ends, weights, places = [], [], features.places
     for number, cells in _without_heading(path, features, 2):
         known = len(cells) in (2, 3) and cells[0] in places and cells[1] in places
