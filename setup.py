@@ -44,7 +44,18 @@ setup(
     license="MIT",
     python_requires=">=3.11",
     packages=find_packages(include=["torch_gckm", "torch_gckm.*"]),
-    package_data={"torch_gckm": ["py.typed", "report/page.html", "select/portfolio.jsonl"]},
+    package_data={
+        "torch_gckm": [
+            "py.typed",
+            "report/*.html",
+            "report/*.css",
+            "report/*.js",
+            "label/*.html",
+            "label/*.css",
+            "label/*.js",
+            "select/portfolio.jsonl",
+        ]
+    },
     install_requires=["torch>=2.6", "torch-geometric>=2.6", "numpy>=1.26", "scipy>=1.12", "tqdm", "psutil"],
     extras_require=extras,
     entry_points={"console_scripts": ["gckm = torch_gckm.cli:main"]},
