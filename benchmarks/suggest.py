@@ -35,7 +35,7 @@ from torch_gckm.readout import Targets
 from torch_gckm.select import GCKMEnsemble
 from torch_gckm.select.portfolio import portfolio
 from torch_gckm.select.trial import PreparedGraphs, SharedFits
-from torch_gckm.select.unlabelled import embedding_of, suggest
+from torch_gckm.select.unlabelled import embedding_of
 
 DATASETS = ("cora", "citeseer", "pubmed", "photo")
 WAYS = ("random", "uncertainty", "k-means", "doubt and distance", "look-ahead")
@@ -69,13 +69,28 @@ def chosen_by(way: str, ensemble: GCKMEnsemble, count: int, seed: int) -> Tensor
     if way == "look-ahead":
         return ensemble.suggest(count)
     if way == "doubt and distance":
-        embeddings = [embedding_of(model) for model in ensemble.members]
-        return suggest(ensemble.predict_proba(), embeddings, ensemble.labelled, count)
+        return doubted_and_distant(ensemble, count)
     free = torch.ones(ensemble.scores().size(0)).index_fill(0, ensemble.labelled, torch.inf)
     if way == "uncertainty":
         top = ensemble.predict_proba().topk(2, dim=1).values
         return (free * (top[:, 0] - top[:, 1] + 1e-9)).argsort()[:count]
     return (free * torch.rand(free.numel(), generator=torch.Generator().manual_seed(seed))).argsort()[:count]
+
+
+def doubted_and_distant(ensemble: GCKMEnsemble, count: int) -> Tensor:
+    """Greedy: the largest product of doubt and squared distance to the nearest labelled or chosen node."""
+    top = ensemble.predict_proba().topk(2, dim=1).values
+    doubt = (1.0 - (top[:, 0] - top[:, 1])).index_fill(0, ensemble.labelled, -1.0)
+    embeddings = [embedding_of(model) for model in ensemble.members]
+    directions = torch.cat([torch.nn.functional.normalize(h - h.mean(dim=0), dim=1) for h in embeddings], dim=1)
+    directions = directions.to(doubt.dtype) / len(embeddings) ** 0.5
+    nearest = (1.0 - directions @ directions[ensemble.labelled].t()).amin(dim=1)
+    chosen = list[int]()
+    for _ in range(count):
+        chosen.append(int((doubt * nearest.clamp(min=1e-6)).argmax()))
+        doubt[chosen[-1]] = -1.0
+        nearest = torch.minimum(nearest, 1.0 - directions @ directions[chosen[-1]])
+    return torch.tensor(chosen)
 
 
 def centres(x: Tensor, labelled: Tensor, count: int, seed: int) -> Tensor:

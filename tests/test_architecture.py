@@ -108,7 +108,7 @@ OF_ONE_PROCESS = {
     "readout/updates.py": {"__init__"},
     "nn/extension.py": {"check_known"},
     "select/look_ahead.py": {"look_ahead"},
-    "select/unlabelled.py": {"main_directions", "suggest"},
+    "select/unlabelled.py": {"main_directions"},
     "train/labelling.py": {"_chosen"},
     # What each process says of its own rows; all raise its error.
     "graph/edges.py": {"canonical_edges"},

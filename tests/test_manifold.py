@@ -108,7 +108,8 @@ def loaded_state(module):
         copy.deepcopy, copy.copy, lambda m: pickle.loads(pickle.dumps(m)), saved_and_loaded, loaded_state,
         lambda m: m.to("cpu"), lambda m: m.double(), lambda m: m.double().float(), lambda m: m.requires_grad_(False),
         lambda m: copy.deepcopy(saved_and_loaded(copy.deepcopy(m).double())).float(),
-        lambda m: torch.nn.Sequential(m, torch.nn.Linear(2, 2))[0], lambda m: torch.optim.swa_utils.AveragedModel(m).module,
+        lambda m: torch.nn.Sequential(m, torch.nn.Linear(2, 2))[0],
+        lambda m: torch.optim.swa_utils.AveragedModel(m).module,
     ],
 )  # fmt: skip
 def test_a_stiefel_parameter_stays_one(journey):

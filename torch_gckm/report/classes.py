@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from torch_gckm.errors import GCKMError
 from torch_gckm.nn import GCKM
+from torch_gckm.nn.prediction_sets import machine_of
 from torch_gckm.plot.common import COLOURS, Subject
 from torch_gckm.plot.embedding import Method
 from torch_gckm.plot.withheld import members_at_step_0
@@ -20,8 +21,8 @@ from torch_gckm.report.drawing import Drawings
 from torch_gckm.report.graphs import GraphView
 from torch_gckm.report.markup import Markup, join, key_numbers, pair, paragraph, prose, section, table, text
 from torch_gckm.select import GCKMEnsemble, SearchResult
+from torch_gckm.select.look_ahead import look_ahead
 from torch_gckm.select.suggestions import explain
-from torch_gckm.select.unlabelled import embedding_of, suggest
 from torch_gckm.select.withheld import Withheld, withhold_labels
 from torch_gckm.train import History, accuracy
 from torch_gckm.train.labelling import Labelling
@@ -105,9 +106,9 @@ def _suggested(subject: Subject, probabilities: Tensor) -> dict[int, float]:
         return {}
     if isinstance(subject.model, GCKMEnsemble):
         return {one.node: one.settled for one in subject.model.suggestions(count)}
-    # Probabilities of a single model are not calibrated, so they do not say how unsure it is.
-    embeddings = [embedding_of(member).cpu() for member in subject.members]
-    return dict.fromkeys(suggest(probabilities, embeddings, labelled, count).tolist(), math.nan)
+    solution = machine_of(subject.model.readout).solution
+    doubt, weight = (1.0 - probabilities.amax(dim=1)).cpu(), torch.ones(probabilities.size(0))
+    return {one.node: one.settled for one in look_ahead(solution, doubt, labelled, weight, count)}
 
 
 def _findings(fit: ClassFit, result: SearchResult | None) -> verdict.Findings:
@@ -194,22 +195,21 @@ def _suggestions(fit: ClassFit) -> list[Markup]:
     """A table of the nodes to label next, with reasons."""
     if not fit.suggested:
         return []
-    is_measured = isinstance(fit.subject.model, GCKMEnsemble)
     words = (
         "Nodes whose labels would settle most of what is open on the whole graph, in this order; each is chosen as if "
         "the ones above were labelled. [settled|Settles]: the share of what is open that the label of a node answers."
     )
-    if not is_measured:
-        words = "Uncertain nodes, far from labelled ones and from each other. Probabilities are not [calibrated]."
+    if isinstance(fit.subject.model, GCKM):
+        words += " Probabilities are those of a single model, which are not [calibrated]."
     rows = [
         [
             fit.name(one.node), one.guess, f"{one.probability:.2f}", one.second, f"{one.second_probability:.2f}",
-            *([f"{100 * fit.suggested[one.node]:.2g}"] if is_measured else []), one.words,
+            f"{100 * fit.suggested[one.node]:.2g}", one.words,
         ]
         for one in explain(fit.probabilities, list(fit.suggested), fit.subject.names)
     ]  # fmt: skip
     mean = float(fit.probabilities.amax(dim=1).mean())
     if math.isfinite(mean):
         words += f" Over all nodes, the mean [probability] of the predicted class is {mean:.2f}."
-    head = ["node", "class", "probability", "second", "probability", *(["settles, %"] if is_measured else []), "why"]
-    return [paragraph(prose(words)), table(head, rows, [2, 4, 5] if is_measured else [2, 4], "Nodes to label next")]
+    head = ["node", "class", "probability", "second", "probability", "settles, %", "why"]
+    return [paragraph(prose(words)), table(head, rows, [2, 4, 5], "Nodes to label next")]

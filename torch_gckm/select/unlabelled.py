@@ -1,4 +1,4 @@
-r"""What an ensemble makes of unlabelled nodes: classes that it is sure of, and nodes whose labels to ask for.
+"""What an ensemble makes of unlabelled nodes: classes that it is sure of serve as further labels.
 
 A class gets further labels of a total weight in proportion to its expected number of unlabelled nodes, the sum of their
 probabilities of it. So a class that a model is hardly ever sure of limits the weight of all others, and there are no
@@ -6,7 +6,7 @@ further labels at all if it is never sure of one: they would drown it. The total
 further labels matter less the more labels are given.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -89,28 +89,3 @@ def check_count(count: int, candidates: int) -> None:
     """Refuse to suggest no node, or more than there are without a label."""
     if not 0 < count <= candidates:
         raise InvalidInputError(f"can suggest 1 to {candidates} unlabelled nodes, not {count}")
-
-
-@torch.no_grad()
-def suggest(probabilities: Tensor, embeddings: Sequence[Tensor], labelled: Tensor, count: int) -> Tensor:
-    """Nodes that the model is unsure of, and that are far from labelled nodes and from each other.
-
-    Greedy: each next node has the largest product of its doubt, one minus the gap between its two largest
-    probabilities ``[n, num_classes]``, and its squared distance to the nearest labelled or suggested node, over
-    directions of embeddings, one ``[n, s]`` per model. Returns nodes ``[count]``, the most informative first.
-    """
-    check_count(count, probabilities.size(0) - labelled.numel())
-    top = probabilities.topk(2, dim=1).values
-    doubt = (1.0 - (top[:, 0] - top[:, 1])).index_fill(0, labelled, -1.0)
-    directions = torch.cat([torch.nn.functional.normalize(panels.centred(h), dim=1) for h in embeddings], dim=1)
-    directions = directions.to(doubt.dtype) / len(embeddings) ** 0.5
-    nearest = torch.full_like(doubt, torch.inf)
-    for part in labelled.split(256):
-        nearest = torch.minimum(nearest, (1.0 - directions @ directions[part].t()).amin(dim=1))
-    chosen = []
-    for _ in range(count):
-        node = int(panels.place_of_largest(doubt * nearest.clamp(min=1e-6)))
-        chosen.append(node)
-        doubt[node] = -1.0
-        nearest = torch.minimum(nearest, 1.0 - directions @ directions[node])
-    return torch.tensor(chosen)
