@@ -69,7 +69,7 @@ ALLOWED = {
     "manifold.py": {"orthogonality_error"},
     "graph/prepared.py": {"_inverse_spread"},
     "nn/extension.py": {"check_known"},
-    "nn/fits.py": {"_extend", "spectral_scale"},
+    "nn/layer_fit.py": {"_extend", "spectral_scale"},
     "nn/gckm.py": {"summary"},
     "nn/layer_function.py": {"_are_alike"},  # Features know their mean.
     "nn/kernel_layers.py": {"is_fitted_on", "is_initialized"},
@@ -122,7 +122,7 @@ OF_ONE_PROCESS = {
     "select/several_labels.py": {"labels_as_values"},
     # Labelled nodes and small matrices, which all processes have.
     "readout/leave_out.py": {"one_at_a_time", "in_groups", "patterns"},
-    "nn/fits.py": {"known_entries"},
+    "nn/readout_fit.py": {"known_entries"},
     "select/criteria.py": {"__init__"},
     "select/ensemble.py": {"suggestions", "_withheld", "_is_better_than_chance", "_machines"},
     "select/value_ensemble.py": {"__init__"},

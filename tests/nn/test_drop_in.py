@@ -142,8 +142,8 @@ def test_the_tutorial_network_on_cora(data_root):
     found = []
     for layer in (GCNConv, GCKMConv):
         torch.manual_seed(1000)
-        found.append(accuracy_of(Tutorial(data.num_features, 7, layer), data, 40))
-    assert found[1] > max(0.77, found[0] - 0.02)
+        found.append(accuracy_of(Tutorial(data.num_features, 7, layer), data, 200))
+    assert found[1] > max(0.79, found[0] - 0.02)
 
 
 @compiles

@@ -13,7 +13,7 @@ from torch_gckm.errors import LowRankWarning
 from torch_gckm.gram import LowRank
 from torch_gckm.kernels import RBF
 from torch_gckm.nn import GCKMConv, KernelLayers, LayerSettings, ModelSettings, Propagation, PropagationSettings
-from torch_gckm.nn.fits import spectral_scale
+from torch_gckm.nn.layer_fit import spectral_scale
 
 GRAMS = {"dense": "dense", "low_rank": LowRank(max_rank=40)}
 
@@ -148,7 +148,7 @@ def test_files_and_copies_carry_power_alpha_and_scale(graph, tmp_path, gram):
     twin.load_state_dict(model.state_dict())
     for found in (loaded, twin, copy.deepcopy(model)):
         assert [conv.power for conv in found.layers] == [0.25, 1.0]
-        assert [conv.aggregation.key for conv in found.layers] == [("ppr", 4, "in", 0.3), ("ssgc", 3, "in", 0.2)]
+        assert [conv.aggregation.key[:4] for conv in found.layers] == [("ppr", 4, "in", 0.3), ("ssgc", 3, "in", 0.2)]
         for ours, theirs in zip(found.layers, model.layers, strict=True):
             assert torch.equal(ours.fit.scale, theirs.fit.scale)
             assert torch.equal(ours.z, theirs.z)

@@ -1,6 +1,5 @@
 """From a graph with a few labels to classes, with no other choice to make."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -8,15 +7,13 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.base import all_or_nothing
-from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, choose_split, is_labelled, to_matrix
-from torch_gckm.estimators.scores import score_nodes
+from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, choose_split
+from torch_gckm.estimators.scores import score_nodes, score_rows
 from torch_gckm.estimators.searched import SearchedEstimator
 from torch_gckm.estimators.several import has_several_labels, score_several
 from torch_gckm.files import PathLike, load_tensors
@@ -163,16 +160,11 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         numbered = NumberedLabels.of_rows(y) if from_rows else NumberedLabels.of_graph(graph, split, class_names)
         numbered.apply_to(graph, split)
         prior = checked_prior(self.class_prior, numbered.classes.tolist())
-        count, start = len(numbered.classes), time.perf_counter()
-        result = self._search(graph, count)
-        searched = time.perf_counter()
-        self._warn_of_few(result)
-        model = result.ensemble(self.members, self_training=self.self_training, class_prior=prior)
-        self.graph_, self.classes_, self.model_, self.result_ = graph, numbered.classes, model, result
+        result = self._fit_model(graph, len(numbered.classes), self_training=self.self_training, class_prior=prior)
+        self.classes_, self.scales_ = numbered.classes, None
         self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
-        self.class_names_, self.scales_ = None if class_names is None or from_rows else list(class_names), None
+        self.class_names_ = None if class_names is None or from_rows else list(class_names)
         self._keep_names(node_names, feature_names, from_rows)
-        self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
 
     def _fit_several(
@@ -181,21 +173,17 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         """The same with several labels per node: real targets 0 and 1, and probabilities from withheld ones."""
         if self.class_prior is not None:
             raise InvalidInputError("'class_prior' is about one class per node; there are several labels per node")
-        from_rows, start = y is not None, time.perf_counter()
+        from_rows = y is not None
         graph.y = labels_as_values(torch.as_tensor(y) if from_rows else labels_of(graph))
         choose_split(graph, split)
         columns = graph.y.size(1)
         if class_names is not None and len(class_names) != columns:
             raise InvalidInputError(f"'class_names' has {len(class_names)} names for {columns} labels")
-        result = self._search(graph, None)
-        searched = time.perf_counter()
-        model = result.ensemble(self.members)
-        self.graph_, self.model_, self.result_, self.labels_ = graph, model, result, result.evaluator.labels
-        assert isinstance(model, ValueEnsemble)
-        self.scales_, self.class_names_ = label_scales(model.left_out(), model.known()), None
+        self.labels_ = self._fit_model(graph, None).evaluator.labels
+        assert isinstance(self.model_, ValueEnsemble)
+        self.scales_, self.class_names_ = label_scales(self.model_.left_out(), self.model_.known()), None
         self.classes_ = np.arange(columns) if class_names is None else np.array(class_names)
         self._keep_names(*names, from_rows)
-        self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
 
     def predict(self, X: Any = None, *, edge_index: Any = None, edge_weight: Any = None, new_edges: Any = None) -> Any:
@@ -259,13 +247,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
             return score_several(self, X, y, sample_weight, (edge_index, edge_weight), mask, split)
         if isinstance(X, Data):
             return score_nodes(self, X, y, sample_weight, mask, split)
-        predicted = to_matrix(self.predict(X, edge_index=edge_index, edge_weight=edge_weight))
-        y = column_or_1d(to_matrix(y))
-        labelled = is_labelled(y)
-        if not labelled.any():
-            raise InvalidInputError("none of the rows to score has a label")
-        weight = None if sample_weight is None else column_or_1d(to_matrix(sample_weight))[labelled]
-        return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=weight))
+        return score_rows(self, X, y, sample_weight, (edge_index, edge_weight))
 
     def suggest(self, count: int = 10) -> Any:
         """The unlabelled nodes of the fitted graph whose labels would tell most, ``[count]``."""

@@ -1,6 +1,5 @@
 """From a graph with a few known numbers to those of all nodes."""
 
-import time
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
@@ -66,7 +65,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         feature_names_in_: The names of the features, if they were given.
         from_rows_: Whether the fit was to arrays.
         edges_given_: Whether it was given edges.
-        directed_: Whether some pair of nodes is joined one way only.
+        directed_: Whether directions of edges are kept.
         has_columns_: Whether the targets were a matrix, so that predictions are one.
     """
 
@@ -122,13 +121,8 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         graph, _ = self._take(X, edge_index, edge_weight=edge_weight)
         graph.y = torch.from_numpy(_numbers(y, graph.num_nodes)) if from_rows else _numbers_of(graph)
         choose_split(graph, split)
-        start = time.perf_counter()
-        result = self._search(graph, None)
-        searched = time.perf_counter()
-        self.model_, self.result_, self.graph_ = result.ensemble(self.members), result, graph
-        self.labels_, self.has_columns_ = result.evaluator.labels, graph.y.dim() == 2
+        self.labels_, self.has_columns_ = self._fit_model(graph, None).evaluator.labels, graph.y.dim() == 2
         self._keep_names(node_names, feature_names, from_rows)
-        self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
         return self
 
     def predict(

@@ -1,15 +1,17 @@
-"""How many nodes of a graph a classifier is right about."""
+"""How many nodes of a graph, or rows, a classifier is right about."""
 
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.estimators.inputs import to_matrix
+from torch_gckm.estimators.inputs import is_labelled, to_matrix
 from torch_gckm.partition import partition_of
 from torch_gckm.readout import labels_of, pick_mask
 
@@ -31,3 +33,14 @@ def score_nodes(
     true = np.array([names.get(number, number) for number in numbers[where].tolist()], dtype=object)
     right = true == to_matrix(classifier.predict(graph))[to_matrix(where)]
     return float(panels.mean(torch.from_numpy(right.astype(np.float64)), over))
+
+
+def score_rows(classifier: Any, X: Any, y: Any, sample_weight: Any, edges: tuple[Any, Any]) -> float:
+    """The accuracy on the rows with a label; ``edges`` are those of a whole new graph, and their weights."""
+    predicted = to_matrix(classifier.predict(X, edge_index=edges[0], edge_weight=edges[1]))
+    y = column_or_1d(to_matrix(y))
+    labelled = is_labelled(y)
+    if not labelled.any():
+        raise InvalidInputError("none of the rows to score has a label")
+    weight = None if sample_weight is None else column_or_1d(to_matrix(sample_weight))[labelled]
+    return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=weight))

@@ -1,5 +1,6 @@
 """What estimators that search for settings have in common."""
 
+import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -41,6 +42,16 @@ class SearchedEstimator(GraphEstimator):
             raise InvalidInputError(f"'search' must be \"auto\", a Space or None, got {self.search!r}")
         check_count("members", self.members)
 
+    def _fit_model(self, graph: Data, num_classes: int | None, **combining: Any) -> SearchResult:
+        """Search, and combine the best settings."""
+        start = time.perf_counter()
+        result = self._search(graph, num_classes)
+        searched = time.perf_counter()
+        self._warn_of_few(result)
+        self.graph_, self.result_, self.model_ = graph, result, result.ensemble(self.members, **combining)
+        self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
+        return result
+
     def _search(self, graph: Data, num_classes: int | None) -> SearchResult:
         space = self.search if isinstance(self.search, Space) else Space()
         if self.directed_ and space.directions is None and is_directed(graph):
@@ -63,7 +74,7 @@ class SearchedEstimator(GraphEstimator):
             text = (
                 f"the search tried {len(result)} settings in its {options['budget']:g} s; give it more for better ones"
             )
-            warnings.warn(text, GCKMWarning, stacklevel=3)
+            warnings.warn(text, GCKMWarning, stacklevel=5)
 
     def _keep_names(
         self, node_names: Sequence[str] | None, feature_names: Sequence[str] | None, from_rows: bool

@@ -106,6 +106,7 @@ class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEst
         n_features_in_: The number of features.
         from_rows_: Whether the fit was to arrays.
         edges_given_: Whether it was given edges.
+        directed_: Whether directions of edges are kept.
     """
 
     def __init__(
@@ -181,6 +182,7 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         n_features_in_: The number of features.
         from_rows_: Whether the fit was to arrays.
         edges_given_: Whether it was given edges.
+        directed_: Whether directions of edges are kept.
     """
 
     _power = 0.0  # The numbers of channels were settled with directions that all count alike.

@@ -81,7 +81,7 @@ class GCKMConv(KernelLayer):
 
     Attributes:
         h: The dual variables :math:`H`, ``[n, out_channels]``, a Parameter on the Stiefel manifold.
-        fitted: The rest of what the fit found, a :class:`~torch_gckm.nn.fits.LayerFit`; ``None`` before.
+        fitted: The rest of what the fit found, a :class:`~torch_gckm.nn.layer_fit.LayerFit`; ``None`` before.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -15,8 +15,9 @@ from torch_gckm.graph.topology import EdgeIdentity
 from torch_gckm.kernels import KernelLike, Rows, as_kernel, kernel_from_config
 from torch_gckm.manifold import StiefelParameter, random_stiefel
 from torch_gckm.nn.extension import write
-from torch_gckm.nn.fits import FittedModule, LayerFit, spectral_scale
+from torch_gckm.nn.fits import FittedModule
 from torch_gckm.nn.inductive import LayerMap, layer_rows
+from torch_gckm.nn.layer_fit import LayerFit, spectral_scale
 from torch_gckm.nn.layer_function import layer_function
 from torch_gckm.nn.settings import LayerSettings, PropagationSettings
 

@@ -13,9 +13,10 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows, kernel_from_config
 from torch_gckm.nn.extension import widen, write
-from torch_gckm.nn.fits import FittedModule, ReadoutFit, own_rows
+from torch_gckm.nn.fits import FittedModule, own_rows
 from torch_gckm.nn.inductive import ReadoutMap
 from torch_gckm.nn.prediction_sets import PredictsSets, check_exchangeable, machine_of
+from torch_gckm.nn.readout_fit import ReadoutFit
 from torch_gckm.nn.settings import ReadoutSettings
 from torch_gckm.readout import (
     ClassWeight,
@@ -68,7 +69,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
 
     Attributes:
         h: The dual variables :math:`H = R^{-1} a`, ``[n, p]``, a Parameter written by the solve.
-        fitted: The rest of what the solve found, a :class:`~torch_gckm.nn.fits.ReadoutFit`; ``None`` before.
+        fitted: The rest of what the solve found, a :class:`~torch_gckm.nn.readout_fit.ReadoutFit`; ``None`` before.
     """
 
     codes: Tensor

@@ -56,7 +56,7 @@ class ValueFit:
         if not model.is_fitted:
             raise NotFittedError("the model is not fitted to a graph, so there is nothing to show yet")
         kept, scales = getattr(estimator, "graph_", None), getattr(estimator, "scales_", None)
-        graph = data if kept is None else kept
+        graph = kept if kept is not None and kept.y is not None else data  # A file has a graph without targets.
         if graph is None or graph.y is None or not model.is_fitted_on(graph):
             raise InvalidInputError("the graph that the model was fitted on is needed, with its labels")
         labels = getattr(estimator, "labels_", None) or Labelling.of_values(graph, split)

@@ -14,8 +14,8 @@ from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.files import PathLike, load_tensors
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM
-from torch_gckm.nn.fits import ReadoutFit
 from torch_gckm.nn.prediction_sets import PredictsSets, machine_of
+from torch_gckm.nn.readout_fit import ReadoutFit
 from torch_gckm.nn.settings import save_content
 from torch_gckm.partition import Partition
 from torch_gckm.readout import Machine, Targets, class_similarity, label_weights

@@ -19,7 +19,7 @@ from torch_gckm import panels
 from torch_gckm.errors import IllPosedError, InvalidInputError
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM
-from torch_gckm.nn.fits import ReadoutFit
+from torch_gckm.nn.readout_fit import ReadoutFit
 from torch_gckm.partition import WHOLE, Partition
 from torch_gckm.readout import Targets, class_similarity
 
