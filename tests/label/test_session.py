@@ -159,7 +159,7 @@ class TestQuestions:
         session.ask(truth.index("cat"))
         session.label("cat")
         session.refit()
-        assert all("mistakes" in question.reason for question in session.findings.questions)
+        assert all("settle" in question.reason for question in session.findings.questions)
 
     def test_one_class_is_enough_to_go_on(self, start):
         session = start(classes=[])

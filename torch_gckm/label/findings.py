@@ -123,7 +123,7 @@ def _withheld(fitted: GCKMClassifier) -> tuple[int, int]:
 def _why(classes: list[str], chances: Tensor) -> str:
     """Why a suggested node is worth a label."""
     (sure, less), (first, second) = (part.tolist() for part in chances.topk(2))
-    usual = "Of all labels, this one is expected to lower the number of mistakes most."
+    usual = "Of all labels, this one would settle most of what is open about the other nodes."
     if sure >= _CERTAIN:
         return f"{usual} The guess is {classes[first]} ({100 * sure:.0f} %); if it is wrong, others change with it."
     shown = f"{classes[first]} ({100 * sure:.0f} %) and {classes[second]} ({100 * less:.0f} %)"
