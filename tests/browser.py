@@ -15,7 +15,8 @@ DRIVER = shutil.which("chromedriver")
 _OPTIONS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-default-browser-check",
-    "--hide-scrollbars", "--disable-extensions", "--disable-features=OptimizationHints,MediaRouter",
+    "--hide-scrollbars", "--disable-extensions", "--window-size=1280,1400",
+    "--disable-features=OptimizationHints,MediaRouter",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import time
 import psutil
 import pytest
 
+from tests.browser import CHROMIUM, DRIVER, open_browser
 from tests.conftest import make_graph
 from tests.label.conftest import rows_of
 
@@ -18,11 +19,11 @@ pytest.importorskip("selenium")
 
 from selenium.webdriver.common.keys import Keys
 
-from tests.label.browser import BROWSER, DRIVER, Tab, open_browser
+from tests.label.tab import Tab
 
 pytestmark = [
     pytest.mark.skipif("GCKM_SLOW" not in os.environ, reason="a browser takes a while: make test-browser"),
-    pytest.mark.skipif(not (BROWSER and DRIVER), reason="no chromium or chromedriver"),
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium or chromedriver"),
 ]
 NAMES = ["<img src=x onerror=window.hacked=1>", *(f"n{node}" for node in range(1, 60))]
 COLUMNS = ["<b>a</b>", *"bcdefgh"]
@@ -60,9 +61,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    driver = open_browser(tmp_path_factory.mktemp("profile"))
-    yield driver
-    driver.quit()
+    with open_browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser.driver
 
 
 @pytest.fixture

@@ -1,16 +1,10 @@
-"""A browser without a window, and what there is to see and to click in a page of Bokeh's widgets."""
+"""What there is to see and to click in a page of Bokeh's widgets."""
 
-import shutil
 import time
 
-from selenium import webdriver
 from selenium.common.exceptions import JavascriptException, StaleElementReferenceException
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync", "--window-size=1280,1400")  # fmt: skip
 # Widgets have shadow roots, which selectors do not look into.
 _WALK = """
 function* walk(root) {
@@ -37,16 +31,6 @@ _SHOWN = """
 const models = [...Bokeh.documents[0]._all_models.values()]
 return models.find((model) => model.type.endsWith("Asked")).revision
 """
-
-
-def open_browser(profile):
-    """A new browser with an empty profile."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={profile}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(options=options, service=Service(DRIVER))
 
 
 class Tab:
