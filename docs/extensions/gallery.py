@@ -44,6 +44,7 @@ EXAMPLES = (
     Example("compare_with_gnns", "Next to PyG's networks", ("--draws", "1")),
     Example("prediction_sets", "Sets of classes"),
     Example("regression", "Numbers instead of classes"),
+    Example("several_labels", "Several labels per node"),
     Example("clustering", "Clusters without labels"),
     Example("new_nodes", "Nodes that come later"),
     Example("large_graph", "A large graph"),
