@@ -97,7 +97,7 @@ class SearchResult:
         shown, end = progress and over.rank == 0, None if budget is None else time.perf_counter() + budget
         with over.agreed(), quiet():
             start = time.perf_counter()
-            timing = MemberTime(end, self.trials, self._slowdown(), self_training, over.processes)
+            timing = MemberTime(end, self.ranked()[:size], self._slowdown(), self_training, over.processes)
             with Bar("models", min(size, len(self.ranked())), unit=" fitted", shown=shown, until=end) as bar:
                 members = self._members(size, timing, bar)
             ensemble = GCKMEnsemble(members) if self._has_classes else ValueEnsemble(members)

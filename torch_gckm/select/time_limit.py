@@ -1,9 +1,9 @@
 """How a fit divides its time between the search and the models that are combined in the end.
 
 The models have kernel matrices of a higher rank than the trials of the search. What a model takes is estimated by the
-mean of the trials and the ratio of the ranks, until the first one has been fitted. If the time is too short for all of
-them, the best are fitted in full rank, others in the rank of the search; if it is too short for these, too, there are
-fewer.
+seconds of trials times the ratio of the ranks, until the first one has been fitted; self-training takes so many times
+what the models take. If the time is too short for all of them, the best are fitted in full rank, others in the rank of
+the search; if it is too short for these, too, there are fewer.
 """
 
 import time
@@ -15,10 +15,9 @@ from torch_gckm.processes import ALONE, Processes
 from torch_gckm.select.trial import Trial
 
 Rank = Literal["full", "search"]
-_EXPONENT = 1.5  # A model of rank m takes O(n m d + n m^2): its time grows with m, and less than with its square.
 _MOST = 0.5  # The share of the time that is kept for the models at most.
 _FIRST = 8  # So many settings may fail before there is a first answer, however late it is.
-_SELF_TRAINING = 0.25  # What it takes, in fits of all models.
+_SELF_TRAINING = 1.75  # What it takes, in fits of all models.
 
 
 class TimeLimit:
@@ -69,7 +68,7 @@ class MemberTime:
 
     Args:
         end: When all must be done, on the clock of ``time.perf_counter``; ``None`` for no limit.
-        trials: What the search has tried.
+        trials: Those of the models.
         slowdown: As of :class:`TimeLimit`.
         self_training: Whether it follows.
         processes: As of :class:`TimeLimit`.
@@ -122,10 +121,13 @@ class MemberTime:
 
 
 def slowdown_of(gram: GramFactory, search: GramFactory, num_nodes: int) -> float:
-    """How many times as long as with the kernel matrices of a search the fit of a model takes, by their ranks."""
+    """How many times as long as a trial the fit of a model takes: about in proportion to the rank of its matrices.
+
+    For rank m it is O(n m d + n m^2); not all matrices reach their largest rank.
+    """
     if not (isinstance(gram, Auto) and isinstance(search, Auto)) or num_nodes <= gram.dense_below:
         return 1.0
-    return max(1.0, (gram.low_rank.max_rank / search.low_rank.max_rank) ** _EXPONENT)
+    return max(1.0, gram.low_rank.max_rank / search.low_rank.max_rank)
 
 
 def mean_of(seconds: Sequence[float]) -> float:
