@@ -35,7 +35,7 @@ class Bar:
             desc=title, total=total, initial=done, disable=not shown, leave=self._is_counted,
             bar_format=self._format(), mininterval=0.0,
         )  # fmt: skip
-        self._ended = threading.Event()
+        self._ended, self._drawing = threading.Event(), threading.Lock()
         self._clock = threading.Thread(target=self._tick, daemon=True)
         if self._moves:
             self._clock.start()
@@ -63,10 +63,11 @@ class Bar:
         """Show the time, and what is said behind the bar."""
         if self._bar.disable:
             return
-        if said is not None:
-            self._bar.set_postfix_str(said, refresh=False)
-        self._bar.n, self._bar.bar_format = self.steps, self._format()
-        self._bar.refresh()
+        with self._drawing:  # A lock of tqdm stays locked if Ctrl-C comes while a bar is drawn.
+            if said is not None:
+                self._bar.set_postfix_str(said, refresh=False)
+            self._bar.n, self._bar.bar_format = self.steps, self._format()
+            self._bar.refresh(nolock=True)
 
     def close(self) -> None:
         """End it; the bar remains, a line without steps does not."""

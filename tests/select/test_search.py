@@ -89,9 +89,7 @@ class TestSearch:
 
         with monkeypatch.context() as patch:
             patch.setattr(Evaluator, "__call__", interrupted)
-            with pytest.warns(
-                GCKMWarning, match=r"interrupted after 7 settings; continue .*, '.*search\.pt'"
-            ):
+            with pytest.warns(GCKMWarning, match=r"interrupted after 7 settings; continue .*, '.*search\.pt'"):
                 stopped = quick(graph, 30, checkpoint=file, workers=1)
             assert stopped.interrupted
             assert stopped.ensemble(3).predict().shape == (60,)
