@@ -98,7 +98,8 @@ class TestMemberTime:
         assert timing.rank(3) == "search"
         timing.note("search", 5.0)
         assert timing.rank(2) is None
-        assert "2 models were left out" in timing.shortage
+        assert not timing.self_trains()
+        assert "2 models were left out, there was no self-training" in timing.shortage
         assert MemberTime(1000.0, [trial()], 1.0, self_training=True).rank(3) == "full"  # There is no lower rank.
 
     def test_what_the_first_models_take_counts(self, clock):
@@ -111,7 +112,21 @@ class TestMemberTime:
     def test_without_a_limit(self):
         timing = MemberTime(None, [], 2.0, self_training=True)
         assert timing.rank(8) == "full"
+        assert timing.self_trains()
         assert timing.shortage is None
+
+    def test_self_training_has_its_time(self, clock):
+        trials = [trial(2.0)]
+        one = 2.0 + 2.0 * time_limit._SELF_TRAINING
+        timing = MemberTime(1000.0 + 3 * one, trials, 1.0, self_training=True)
+        for waiting in (3, 2, 1):
+            assert timing.rank(waiting) == "full"
+            clock.now += 2.0
+            timing.note("full", 2.0)
+        assert timing.self_trains()
+        assert timing.shortage is None
+        clock.now += 3 * one
+        assert not timing.self_trains()
 
 
 def test_ranks_say_how_much_longer_models_take():
@@ -125,8 +140,9 @@ def test_ensembles_take_what_there_is_time_for(monkeypatch):
     full = result.ensemble(3)
     ranks = iter(["full", "search", None])
     monkeypatch.setattr(MemberTime, "_rank", lambda *_: next(ranks))
+    assert not result.rough.fits._layers
     with pytest.warns(GCKMWarning, match=r"1 models have the lower rank of the search, 1 models were left out"):
-        short = result.ensemble(3, budget=1.0)
+        short = result.ensemble(3, budget=100.0)
     assert (len(full.members), len(short.members)) == (3, 2)
     assert list(result.seconds) == ["preparing the graph", "search", "fit of the ensemble", "self-training"]
     rough, best = result.rough.solve(result.best.setting), result.evaluator.solve(result.best.setting)

@@ -23,6 +23,7 @@ from torch_gckm.cli.shards import shard
 from torch_gckm.datasets import data_root
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.nn import KernelLayers
+from torch_gckm.progress import Bar
 from torch_gckm.report import require_bokeh, write_report
 from torch_gckm.select import GCKMEnsemble, search
 from torch_gckm.train import accuracy
@@ -57,7 +58,10 @@ def fit(args: argparse.Namespace) -> None:
         write_classes(args.predictions, classifier, None, graph.nodes)
     if args.report is not None:
         title = f"Classes of {'the digits' if args.dataset == 'digits' else args.dataset or args.features.name}"
-        write_report(args.report, classifier, title=title, seconds=classifier.seconds_, command=args.command)
+        write_report(
+            args.report, classifier, title=title, seconds=classifier.seconds_, command=args.command,
+            progress=not args.quiet,
+        )  # fmt: skip
         note(f"{args.report}: written")
     share = accuracy(ensemble.predict(), labels.y, labels.test)
     if not math.isnan(share):
@@ -168,7 +172,8 @@ def _summarise(graph: NamedGraph) -> None:
 
 
 def _read_labelled(args: argparse.Namespace) -> NamedGraph:
-    graph = read_graph(args)
+    with Bar("reading the graph", shown=not args.quiet):
+        graph = read_graph(args)
     if graph.data.get("train_mask") is None and not bool((graph.data.y >= 0).any()):
         raise InvalidInputError("no node has a class: give --labels, or --labels-per-class with a dataset")
     if len(graph.classes) < 2:

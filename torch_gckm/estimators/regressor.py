@@ -47,7 +47,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         gram: How to represent kernel matrices.
         random_state: The seed of the search, as scikit-learn takes it.
         workers: How many settings to fit at a time; by default as many as there are cores, on small graphs.
-        progress: Show a progress bar.
+        progress: Show what is being done, and the time left.
         n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
         checkpoint: A file to keep the settings in that were tried; a later fit, with a budget of its own, continues it.
         storage, study: Where to share the search with other processes, see :func:`~torch_gckm.select.search`.

@@ -87,7 +87,8 @@ class SearchResult:
             class_prior: The shares of the classes among all nodes, if they are known, ``[num_classes]``; see
                 :meth:`GCKMEnsemble.use_class_prior`.
             budget: The time for it in seconds. If it is too short for all models in full rank, some have the rank
-                of the search, or there are fewer, at least one; a warning says so. ``None`` for no limit.
+                of the search, or there are fewer, at least one, or they do not self-train; a warning says so. ``None``
+                for no limit.
             progress: Show progress bars.
         """
         if size < 1:
@@ -105,11 +106,12 @@ class SearchResult:
                 ensemble.use_class_prior(class_prior)
             fitted = time.perf_counter()
             self.seconds["fit of the ensemble"] = fitted - start
-            if self_training:
+            if timing.self_trains():
                 steps = _ROUNDS * len(members)
                 with Bar("self-training", steps, unit=" solved", shown=shown) as bar:
                     ensemble.self_train_on(self.evaluator.labels.targets, rounds=_ROUNDS, step=bar.update)
                 self.seconds["self-training"] = time.perf_counter() - fitted
+        self.rough.fits.forget()
         if timing.shortage is not None and over.rank == 0:
             warnings.warn(timing.shortage, GCKMWarning, stacklevel=2)
         return ensemble

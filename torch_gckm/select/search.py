@@ -123,7 +123,8 @@ def search(
     run.resume()
     prepared = time.perf_counter()
     run.run(workers)
-    rough.fits.forget()
+    if not members:  # Else the ensemble may use its layers.
+        rough.fits.forget()
     result.seconds = {PREPARING: prepared - start, "search": time.perf_counter() - prepared}
     return result
 

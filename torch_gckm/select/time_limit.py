@@ -1,9 +1,9 @@
 """How a fit divides its time between the search and the models that are combined in the end.
 
 The models have kernel matrices of a higher rank than the trials of the search. What a model takes is estimated by the
-seconds of trials times the ratio of the ranks, until the first one has been fitted; self-training takes so many times
-what the models take. If the time is too short for all of them, the best are fitted in full rank, others in the rank of
-the search; if it is too short for these, too, there are fewer.
+seconds of trials times the ratio of the ranks, until the first one has been fitted, and so is self-training. If the
+time is too short for all of them, the best are fitted in full rank, others in the rank of the search, whose layers are
+still known; if it is too short for these, too, there are fewer.
 """
 
 import time
@@ -17,7 +17,7 @@ from torch_gckm.select.trial import Trial
 Rank = Literal["full", "search"]
 _MOST = 0.5  # The share of the time that is kept for the models at most.
 _FIRST = 8  # So many settings may fail before there is a first answer, however late it is.
-_SELF_TRAINING = 1.75  # What it takes, in fits of all models.
+_SELF_TRAINING = 1.75  # How many times as long as the fit of a model, estimated by its trial, its self-training takes.
 
 
 class TimeLimit:
@@ -64,13 +64,13 @@ class TimeLimit:
 
 
 class MemberTime:
-    """In which rank the next model is fitted, so that all of them are fitted in time.
+    """In which rank the next model is fitted, so that all of them are fitted in time, and whether they self-train.
 
     Args:
         end: When all must be done, on the clock of ``time.perf_counter``; ``None`` for no limit.
         trials: Those of the models.
         slowdown: As of :class:`TimeLimit`.
-        self_training: Whether it follows.
+        self_training: Whether it is to follow.
         processes: As of :class:`TimeLimit`.
     """
 
@@ -83,10 +83,11 @@ class MemberTime:
         processes: Processes = ALONE,
     ) -> None:
         self.end, self.slowdown, self.self_training, self.processes = end, slowdown, self_training, processes
-        typical = mean_of([trial.seconds for trial in trials if trial.is_valid])
+        typical, share = mean_of([trial.seconds for trial in trials]), _SELF_TRAINING if self_training else 0.0
         self.expected: dict[Rank, float] = {"full": slowdown * typical, "search": typical}
+        self.training: dict[Rank, float] = {rank: share * seconds for rank, seconds in self.expected.items()}
         self._took: dict[Rank, list[float]] = {"full": [], "search": []}
-        self._left_out = 0
+        self._left_out, self._gave_up = 0, False
 
     def rank(self, waiting: int) -> Rank | None:
         """The rank of the next one of so many models; ``None`` if there is no time for another one."""
@@ -94,30 +95,40 @@ class MemberTime:
         self._left_out = waiting if rank is None else 0
         return rank
 
-    def _rank(self, waiting: int, end: float) -> Rank | None:
-        share = _SELF_TRAINING if self.self_training else 0.0
-        spent = sum(map(sum, self._took.values()))
-        left = end - time.perf_counter() - share * spent
-        full, search = (expected * (1.0 + share) for expected in self.expected.values())
-        if full + (waiting - 1) * search <= left:
-            return "full"
-        if search <= left or not spent:
-            return "search" if self.slowdown > 1.0 else "full"
-        return None
-
     def note(self, rank: Rank, seconds: float) -> None:
         """Learn how long a model took."""
         self._took[rank].append(seconds)
         self.expected[rank] = mean_of(self._took[rank])
 
+    def self_trains(self) -> bool:
+        """Whether there is time for self-training, or for half of it, as the time is estimated."""
+        if self.self_training and self.end is not None:
+            late = time.perf_counter() + 0.5 * self._training() > self.end
+            self.self_training = not self.processes.of_first(late)
+            self._gave_up = not self.self_training
+        return self.self_training
+
     @property
     def shortage(self) -> str | None:
         """What the time was too short for, in a sentence."""
-        parts = (
-            [f"{len(self._took['search'])} models have the lower rank of the search"] if self._took["search"] else []
-        )
+        rough = len(self._took["search"])
+        parts = [f"{rough} models have the lower rank of the search"] if rough else []
         parts += [f"{self._left_out} models were left out"] if self._left_out else []
+        parts += ["there was no self-training"] if self._gave_up else []
         return f"the time was too short for a full fit: {', '.join(parts)}; give it a larger budget" if parts else None
+
+    def _rank(self, waiting: int, end: float) -> Rank | None:
+        left = end - time.perf_counter() - self._training()
+        full, search = (self.expected[rank] + self.training[rank] for rank in self.expected)
+        if full + (waiting - 1) * search <= left:
+            return "full"
+        if search <= left or not any(self._took.values()):
+            return "search" if self.slowdown > 1.0 else "full"
+        return None
+
+    def _training(self) -> float:
+        """Seconds of self-training of the models so far, as estimated by their trials."""
+        return sum(len(self._took[rank]) * seconds for rank, seconds in self.training.items())
 
 
 def slowdown_of(gram: GramFactory, search: GramFactory, num_nodes: int) -> float:
