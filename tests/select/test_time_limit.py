@@ -50,19 +50,21 @@ class TestTimeLimit:
         assert limit.search_end == 1010.0
 
     def test_time_for_models_is_kept_by_what_settings_take(self, clock):
-        limit = TimeLimit(100.0, members=4, slowdown=2.0)
+        limit = TimeLimit(100.0, members=2, slowdown=2.0)
         assert limit.search_end == 1100.0
         limit.note(trial(1.0))
         limit.note(trial(3.0))
         limit.note(None)
-        needed = 4 * 2.0 * 2.0 * (1.0 + time_limit._SELF_TRAINING)
+        needed = 2 * 2.0 * 2.0 * (1.0 + time_limit._SELF_TRAINING)
         assert limit.search_end == pytest.approx(1100.0 - needed)
         clock.now = 1100.0 - needed - 2.1  # One more setting would end in time.
         assert not limit.is_over()
         clock.now += 0.2
         assert limit.is_over()
         limit.note(trial(1e6))
-        assert limit.search_end == 1050.0  # At most half of the time.
+        limit.note(trial(1e6))
+        limit.note(trial(1e6))
+        assert limit.search_end == pytest.approx(1100.0 - 100.0 / 3.0)  # At most a third of the time.
 
     def test_there_is_a_first_answer(self, clock):
         limit = TimeLimit(1.0, members=4)

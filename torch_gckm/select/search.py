@@ -74,7 +74,7 @@ def search(
         max_settings: The number of settings to try; by default those of the portfolio. A space of your own has no end:
             there, ``None`` means no limit but the time.
         members: For how many models to leave time in the budget, which an ensemble of the result will need; by default
-            for none. Estimated by the settings that were tried, and at most half of the budget. One setting is
+            for none. Estimated by the settings that were tried, and at most a third of the budget. One setting is
             fitted in any case. See :mod:`torch_gckm.select.time_limit`.
         num_classes: The number of classes; by default one more than the largest label.
         split: The column to use of masks ``[n, splits]``.

@@ -6,6 +6,7 @@ time is too short for all of them, the best are fitted in full rank, others in t
 still known; if it is too short for these, too, there are fewer.
 """
 
+import statistics
 import time
 from collections.abc import Sequence
 from typing import Literal
@@ -15,7 +16,7 @@ from torch_gckm.processes import ALONE, Processes
 from torch_gckm.select.trial import Trial
 
 Rank = Literal["full", "search"]
-_MOST = 0.5  # The share of the time that is kept for the models at most.
+_MOST = 1 / 3  # The share of the time that is kept for the models at most.
 _FIRST = 8  # So many settings may fail before there is a first answer, however late it is.
 _SELF_TRAINING = 1.75  # How many times as long as the fit of a model, estimated by its trial, its self-training takes.
 
@@ -48,7 +49,7 @@ class TimeLimit:
         """When the last setting should have ended, on the clock of ``time.perf_counter``."""
         if self.end is None or self.seconds is None or not self.members:
             return self.end
-        needed = self.members * self.slowdown * (1.0 + _SELF_TRAINING) * mean_of(self._took)
+        needed = self.members * self.slowdown * (1.0 + _SELF_TRAINING) * typical(self._took)
         return self.end - min(needed, _MOST * self.seconds)
 
     def is_over(self) -> bool:
@@ -60,7 +61,7 @@ class TimeLimit:
         assert end is not None
         if not self.members:
             return now >= end
-        return now + mean_of(self._took) > end if self._took else now > end and self._tried >= _FIRST
+        return now + typical(self._took) > end if self._took else now > end and self._tried >= _FIRST
 
 
 class MemberTime:
@@ -83,8 +84,8 @@ class MemberTime:
         processes: Processes = ALONE,
     ) -> None:
         self.end, self.slowdown, self.self_training, self.processes = end, slowdown, self_training, processes
-        typical, share = mean_of([trial.seconds for trial in trials]), _SELF_TRAINING if self_training else 0.0
-        self.expected: dict[Rank, float] = {"full": slowdown * typical, "search": typical}
+        usual, share = typical([trial.seconds for trial in trials]), _SELF_TRAINING if self_training else 0.0
+        self.expected: dict[Rank, float] = {"full": slowdown * usual, "search": usual}
         self.training: dict[Rank, float] = {rank: share * seconds for rank, seconds in self.expected.items()}
         self._took: dict[Rank, list[float]] = {"full": [], "search": []}
         self._left_out, self._gave_up = 0, False
@@ -98,7 +99,7 @@ class MemberTime:
     def note(self, rank: Rank, seconds: float) -> None:
         """Learn how long a model took."""
         self._took[rank].append(seconds)
-        self.expected[rank] = mean_of(self._took[rank])
+        self.expected[rank] = typical(self._took[rank])
 
     def self_trains(self) -> bool:
         """Whether there is time for self-training, or for half of it, as the time is estimated."""
@@ -141,6 +142,6 @@ def slowdown_of(gram: GramFactory, search: GramFactory, num_nodes: int) -> float
     return max(1.0, gram.low_rank.max_rank / search.low_rank.max_rank)
 
 
-def mean_of(seconds: Sequence[float]) -> float:
-    """The mean, 0 of nothing."""
-    return sum(seconds) / len(seconds) if seconds else 0.0
+def typical(seconds: Sequence[float]) -> float:
+    """The median, 0 of nothing: the first settings of a search take longer, as nothing is shared yet."""
+    return statistics.median(seconds) if seconds else 0.0
