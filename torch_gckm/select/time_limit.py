@@ -6,9 +6,9 @@ time is too short for all of them, the best are fitted in full rank, others in t
 still known; if it is too short for these, too, there are fewer.
 """
 
-import statistics
 import time
 from collections.abc import Sequence
+from statistics import median
 from typing import Literal
 
 from torch_gckm.gram import Auto, GramFactory
@@ -86,7 +86,7 @@ class MemberTime:
         self.end, self.slowdown, self.self_training, self.processes = end, slowdown, self_training, processes
         usual, share = typical([trial.seconds for trial in trials]), _SELF_TRAINING if self_training else 0.0
         self.expected: dict[Rank, float] = {"full": slowdown * usual, "search": usual}
-        self.training: dict[Rank, float] = {rank: share * seconds for rank, seconds in self.expected.items()}
+        self._share = share
         self._took: dict[Rank, list[float]] = {"full": [], "search": []}
         self._left_out, self._gave_up = 0, False
 
@@ -119,17 +119,17 @@ class MemberTime:
         return f"the time was too short for a full fit: {', '.join(parts)}; give it a larger budget" if parts else None
 
     def _rank(self, waiting: int, end: float) -> Rank | None:
-        left = end - time.perf_counter() - self._training()
-        full, search = (self.expected[rank] + self.training[rank] for rank in self.expected)
-        if full + (waiting - 1) * search <= left:
+        left = end - time.perf_counter()
+        full, search = (expected * (1.0 + self._share) for expected in self.expected.values())
+        if full + (waiting - 1) * search + self._training() <= left:
             return "full"
-        if search <= left or not any(self._took.values()):
+        if self.expected["search"] <= left or not any(self._took.values()):  # Rather more models than self-training.
             return "search" if self.slowdown > 1.0 else "full"
         return None
 
     def _training(self) -> float:
-        """Seconds of self-training of the models so far, as estimated by their trials."""
-        return sum(len(self._took[rank]) * seconds for rank, seconds in self.training.items())
+        """Seconds of self-training of the models so far, as estimated by what they took."""
+        return self._share * sum(map(sum, self._took.values()))
 
 
 def slowdown_of(gram: GramFactory, search: GramFactory, num_nodes: int) -> float:
@@ -144,4 +144,4 @@ def slowdown_of(gram: GramFactory, search: GramFactory, num_nodes: int) -> float
 
 def typical(seconds: Sequence[float]) -> float:
     """The median, 0 of nothing: the first settings of a search take longer, as nothing is shared yet."""
-    return statistics.median(seconds) if seconds else 0.0
+    return median(seconds) if seconds else 0.0
