@@ -11,7 +11,7 @@ from torch_gckm import panels
 PACKAGE = Path(torch_gckm.__file__).parent
 BASE = {
     "errors", "blocks", "panels", "partition", "processes", "manifold", "layouts", "files", "memory", "neighbours",
-    "row_files", "checkpoints", "_version",
+    "row_files", "checkpoints", "progress", "_version",
 }  # fmt: skip
 MAY_IMPORT = {
     "kernels": set(),
@@ -93,7 +93,6 @@ ALLOWED = {
     "select/withheld.py": {"calibrate", "groups_to_withhold", "loss", "withhold_labels"},
     # Settings of a search.
     "select/criteria.py": {"__init__", "_auto", "_below", "_standardised"},
-    "select/search.py": {"search"},
 }
 
 

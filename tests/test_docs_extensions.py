@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_gckm.cli.commands import _parser
+from torch_gckm.cli.parser import command_parser
 
 DOCS = Path(__file__).parent.parent / "docs"
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$([^$\n]+?)\$", flags=re.DOTALL)
@@ -59,7 +59,7 @@ def test_links_and_own_parts_are_none(extension):
 
 
 def test_the_page_about_commands_has_every_option(extension):
-    module, parser = extension("command_line"), _parser()
+    module, parser = extension("command_line"), command_parser()
     page = module.page_of(parser)
     commands = module.commands_of(parser)
     assert {"fit", "predict", "suggest", "demo"} <= set(commands)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-from torch_gckm.cli.commands import _parser
+from torch_gckm.cli.parser import command_parser
 
 PAGE = Path(__file__).parents[1] / "command_line.md"
 INTRODUCTION = """\
@@ -58,7 +58,7 @@ def _cell(text: str | None) -> str:
 
 def write(app: Sphinx) -> None:
     """Write the page, unless it is as it was."""
-    text = page_of(_parser())
+    text = page_of(command_parser())
     if not PAGE.exists() or PAGE.read_text() != text:
         PAGE.write_text(text)
 

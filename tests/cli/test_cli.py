@@ -214,7 +214,7 @@ def test_mistakes_in_options(arguments, match, capsys, tmp_path, monkeypatch):
     for suffix in ("csv", "npz"):
         (tmp_path / f"utf16.{suffix}").write_bytes("n0,1".encode("utf-16"))
     assert main(arguments) == 2
-    message = capsys.readouterr().err
+    message = capsys.readouterr().err.split("\r")[-1]  # Behind a bar.
     assert match in message
     assert len(message.splitlines()) == 1
 

@@ -62,7 +62,7 @@ def test_new_rows_need_edges_to_them(blobs, depth):
 
 
 def test_few_settings_are_told(graph):
-    with pytest.warns(GCKMWarning, match="the search tried [0-9]+ settings in its 0.01 s"):
+    with pytest.warns(GCKMWarning, match="the search tried [0-9]+ settings in a budget of 0.01 s"):
         GCKMClassifier(budget=0.01, workers=1, progress=False).fit(graph)
 
 

@@ -34,7 +34,7 @@ def test_labels_and_times_of_a_fit(graph):
         assert torch.equal(fitted.labels_.y, graph.y)
         assert torch.equal(fitted.labels_.val, graph.val_mask)
         assert torch.equal(fitted.labels_.test, graph.test_mask)
-        assert list(fitted.seconds_) == ["search", "fit of the ensemble"]
+        assert list(fitted.seconds_) == ["preparing the graph", "search", "fit of the ensemble", "self-training"]
         assert all(seconds >= 0.0 for seconds in fitted.seconds_.values())
 
 

@@ -1,5 +1,6 @@
 import copy
 import math
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -88,9 +89,19 @@ class TestSearch:
 
         with monkeypatch.context() as patch:
             patch.setattr(Evaluator, "__call__", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                quick(graph, 30, checkpoint=file)
-        resumed, whole = quick(graph, 30, checkpoint=file), quick(graph, 30)
+            with pytest.warns(GCKMWarning, match=r"interrupted after 7 settings; continue .*, '.*search\.pt'"):
+                stopped = quick(graph, 30, checkpoint=file, workers=1)
+            assert stopped.interrupted
+            assert stopped.ensemble(3).predict().shape == (60,)
+            patch.setattr(Evaluator, "__call__", Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):  # Nothing was tried.
+                quick(graph, 30)
+        assert [t.number for t in stopped.trials] == list(range(7))
+        tried = []
+        monkeypatch.setattr(Evaluator, "__call__", lambda *args: (tried.append(args[1]), original(*args))[1])
+        resumed = quick(graph, 30, checkpoint=file, workers=1)
+        assert tried == list(range(7, 30))
+        whole = quick(graph, 30)
         assert [t.number for t in resumed.trials] == list(range(30))
         assert torch.equal(resumed.ensemble().predict_proba(), whole.ensemble().predict_proba())
 

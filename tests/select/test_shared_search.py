@@ -15,8 +15,8 @@ from tests.conftest import make_graph
 from tests.select.helpers import SMALL, quick
 from torch_gckm import GCKMClassifier, GCKMRegressor
 from torch_gckm.cli import main
-from torch_gckm.errors import GraphMismatchError, InvalidInputError, WorkerError
-from torch_gckm.select import search, shared_search
+from torch_gckm.errors import GCKMWarning, GraphMismatchError, InvalidInputError, WorkerError
+from torch_gckm.select import search, search_run, shared_search
 from torch_gckm.select.shared_search import SharedSearch
 from torch_gckm.select.study import study_search
 from torch_gckm.select.trial import Evaluator, Trial
@@ -165,8 +165,8 @@ class TestProcesses:
 
         with monkeypatch.context() as patch:
             patch.setattr(Evaluator, "__call__", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                quick(graph, 5, storage=journal, workers=1)
+            with pytest.warns(GCKMWarning, match="interrupted after 2 settings; continue with the same storage"):
+                assert numbers(quick(graph, 5, storage=journal, workers=1)) == [0, 1]
         assert [claim["number"] for claim in claims(journal)["FAIL"]] == [2]
         assert numbers(quick(graph, 3, storage=journal, workers=1)) == [0, 1, 2]
         assert numbers(quick(graph, 5, storage=journal, workers=1)) == [0, 1, 2, 3, 4]
@@ -296,14 +296,14 @@ class TestRefusals:
 
 
 def test_an_optuna_storage_and_the_progress(graph, journal, monkeypatch, capsys):
-    monkeypatch.setattr(sys.modules[search.__module__], "_SHOW_EVERY", 0.0)
+    monkeypatch.setattr(search_run, "_SHOW_EVERY", 0.0)
     storage = shared_search.open_storage(journal)
     assert numbers(quick(graph, 3, storage=storage, workers=1)) == [0, 1, 2]
     study = optuna.load_study(study_name="gckm", storage=storage)
     other = SharedSearch(journal, "gckm", {}, lambda trial: 0.0)
     other.identity = study.trials[0].user_attrs["search"]
     other._claim(3)
-    search(graph, SMALL, 0.5, max_settings=5, storage=journal, workers=1)
+    search(graph, SMALL, 1.5, max_settings=5, storage=journal, workers=1)
     shown = capsys.readouterr().err
     assert "4/5" in shown
     assert "waits for=1 settings" in shown

@@ -1,5 +1,5 @@
 """The command line: ``gckm``, or ``python -m torch_gckm``."""
 
-from torch_gckm.cli.commands import main
+from torch_gckm.cli.run import main
 
 __all__ = ["main"]

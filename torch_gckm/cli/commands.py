@@ -1,32 +1,29 @@
-"""The commands of ``gckm``: what they do, and their options."""
+"""What the commands of ``gckm`` do; their options are in :mod:`torch_gckm.cli.parser`."""
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
 import math
-import os
 import platform
-import shlex
-import sys
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch_geometric
 
 from torch_gckm import __version__
-from torch_gckm.cli.graphs import NamedGraph, add_graph_arguments, add_seed, read_graph
-from torch_gckm.cli.label import add_label_arguments, label
+from torch_gckm.cli.graphs import NamedGraph, read_graph
+from torch_gckm.cli.label import label
 from torch_gckm.cli.numbers import fit_numbers, load_estimator, write_numbers
 from torch_gckm.cli.outputs import check_outputs, note, plain, write_classes, write_suggestions, write_table
-from torch_gckm.cli.searches import add_search_arguments, search_files, search_options
-from torch_gckm.cli.shards import add_shard_arguments, shard
+from torch_gckm.cli.searches import search_files, search_options
+from torch_gckm.cli.shards import shard
 from torch_gckm.datasets import data_root
-from torch_gckm.errors import GCKMError, GCKMWarning, InvalidInputError
+from torch_gckm.errors import InvalidInputError
 from torch_gckm.nn import KernelLayers
+from torch_gckm.progress import Bar
 from torch_gckm.report import require_bokeh, write_report
 from torch_gckm.select import GCKMEnsemble, search
 from torch_gckm.train import accuracy
@@ -35,15 +32,6 @@ if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMClassifier
 
 EXTRAS = {"sklearn": "sklearn", "plot": "matplotlib", "tune": "optuna", "datasets": "ogb", "sparse": "torch_sparse"}
-DESCRIPTION = """\
-Classify the nodes of a graph from a handful of labels.
-
-  gckm demo --report report.html                                   the digits, offline; a page about them
-  gckm fit model.pt --features x.csv --edges edges.csv --labels y.csv --predictions classes.csv
-  gckm suggest model.pt --count 5                                  which nodes to label next
-  gckm label --features x.csv --edges edges.csv                     label nodes on a local page
-  gckm predict model.pt --features new_x.csv --edges new_edges.csv
-"""
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -70,7 +58,10 @@ def fit(args: argparse.Namespace) -> None:
         write_classes(args.predictions, classifier, None, graph.nodes)
     if args.report is not None:
         title = f"Classes of {'the digits' if args.dataset == 'digits' else args.dataset or args.features.name}"
-        write_report(args.report, classifier, title=title, seconds=classifier.seconds_, command=args.command)
+        write_report(
+            args.report, classifier, title=title, seconds=classifier.seconds_, command=args.command,
+            progress=not args.quiet,
+        )  # fmt: skip
         note(f"{args.report}: written")
     share = accuracy(ensemble.predict(), labels.y, labels.test)
     if not math.isnan(share):
@@ -181,7 +172,8 @@ def _summarise(graph: NamedGraph) -> None:
 
 
 def _read_labelled(args: argparse.Namespace) -> NamedGraph:
-    graph = read_graph(args)
+    with Bar("reading the graph", shown=not args.quiet):
+        graph = read_graph(args)
     if graph.data.get("train_mask") is None and not bool((graph.data.y >= 0).any()):
         raise InvalidInputError("no node has a class: give --labels, or --labels-per-class with a dataset")
     if len(graph.classes) < 2:
@@ -199,84 +191,7 @@ def _load(path: Path) -> GCKMClassifier:
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns 0, or 2 after a mistake of the user, which one line on the standard error describes."""
-    args = _parser().parse_args(arguments)
-    args.command = shlex.join(["gckm", *(sys.argv[1:] if arguments is None else arguments)])
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("always", GCKMWarning)
-            warnings.showwarning = lambda message, *_, **__: print(f"gckm: {message}", file=sys.stderr)
-            args.run(args)
-    except BrokenPipeError:  # Whoever reads the output, such as head, has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (GCKMError, OSError, ImportError) as error:
-        print(f"gckm: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("gckm: interrupted", file=sys.stderr)
-        return 130
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    layout = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("gckm", description=DESCRIPTION, formatter_class=layout)
-    parser.add_argument("--version", action="version", version=__version__)
-    chosen = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-
-    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
-        added = chosen.add_parser(name, help=text, description=text)
-        added.set_defaults(run=run)
-        return added
-
-    to_fit = command("fit", fit, "search for settings, combine the best, save them")
-    to_fit.add_argument("model", type=Path, help="the file to write")
-    to_fit.add_argument("--predictions", type=Path, metavar="FILE", help="also write the classes of all nodes (CSV)")
-    to_fit.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
-    to_fit.add_argument("--target", choices=("class", "numeric"), default="class", help="what the labels are")
-    to_fit.add_argument("--inductive", action="store_true", help="a small file, for other graphs only")
-
-    to_predict = command("predict", predict, "classes and probabilities of all nodes, as CSV")
-    to_predict.add_argument("model", type=Path, help="a file of 'gckm fit'; without a graph, about its own")
-    to_predict.add_argument("--output", type=Path, metavar="FILE", help="default: the screen")
-
-    to_search = command("search", search_settings, "try settings and print the best ones")
-    to_search.add_argument("--show", type=int, default=10, metavar="N", help="how many to print")
-
-    to_suggest = command("suggest", suggest, "the nodes whose labels would help most")
-    to_suggest.add_argument("model", type=Path, help="a file of 'gckm fit'")
-    to_suggest.add_argument("--count", type=int, default=10, metavar="N")
-
-    add_label_arguments(command("label", label, "a local page for labelling nodes, which suggests the next ones"))
-
-    to_embed = command("embed", embed, "embeddings of all nodes, made without labels, as CSV")
-    to_cluster = command("cluster", cluster, "clusters of nodes, found without labels, as CSV")
-    for made, usual in ((to_embed, "64 16"), (to_cluster, "several models")):
-        made.add_argument("--output", type=Path, metavar="FILE", help="default: the screen")
-        made.add_argument("--channels", type=int, nargs="+", help=f"dimensions of the layers (default: {usual})")
-        made.add_argument("--aggregation", default="gcn", choices=("gcn", "mean", "sum", "none"))
-    to_cluster.add_argument("--clusters", type=int, metavar="N", help="default: the number of classes")
-
-    to_shard = command("shard", shard, "a folder of arrays, of which many processes read parts")
-    add_shard_arguments(to_shard)
-
-    to_demo = command("demo", fit, "classify scikit-learn's digits from 4 labels per class, offline")
-    to_demo.add_argument("--model", type=Path, default=Path("digits.pt"), help="the file to write (default: digits.pt)")
-    to_demo.add_argument("--report", type=Path, metavar="FILE", help="also write a page about the fit (HTML)")
-    absent = ("root", "split", "features", "edges", "n_neighbors", "labels", "predictions")
-    given: dict[str, Any] = {"dataset": "digits", "labels_per_class": 4, "directed": False}
-    given |= {"inductive": False, "target": "class"}
-    to_demo.set_defaults(**dict.fromkeys(absent), **given)
-
-    to_info = command("info", info, "versions, extras, and facts about a model")
-    to_info.add_argument("model", type=Path, nargs="?", help="a file of 'gckm fit'")
-
-    for searching in (to_fit, to_search, to_demo):
-        add_search_arguments(searching)
-    for reading in (to_fit, to_predict, to_search, to_embed, to_cluster, to_shard):
-        add_graph_arguments(reading)
-    add_seed(to_demo)
-    return parser
+COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "fit": fit, "predict": predict, "search": search_settings, "suggest": suggest, "label": label, "embed": embed,
+    "cluster": cluster, "shard": shard, "demo": fit, "info": info,
+}  # fmt: skip

@@ -26,35 +26,6 @@ class NamedGraph:
     summary: str | None = None  # What was read from files.
 
 
-def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options by which a command is given a graph."""
-    named = parser.add_argument_group("a graph by its name")
-    named.add_argument("--dataset", help="digits, cora, citeseer, pubmed, ..., or a node dataset of PyG as Class/name")
-    named.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT, else data)")
-    named.add_argument("--labels-per-class", type=int, metavar="N", help="use so many labels per class, at random")
-    named.add_argument("--split", type=int, metavar="N", help="which of a dataset's splits to use, from 0")
-    add_seed(named)
-    files = parser.add_argument_group("a graph in files; first lines that are headings are skipped")
-    files.add_argument("--features", type=Path, metavar="FILE", help="CSV: node, numbers; or NPY, NPZ")
-    files.add_argument("--edges", type=Path, metavar="FILE", help="CSV: node, node, perhaps a weight")
-    files.add_argument("--n-neighbors", type=int, metavar="N", help="without edges: join nodes to their nearest")
-    files.add_argument("--labels", type=Path, metavar="FILE", help="CSV: node, class; none, or -1, if unknown")
-    parser.add_argument(
-        "--directed", action="store_true", help="keep directions of edges (fit and search try all ways)"
-    )
-
-
-def add_seed(parser: argparse._ActionsContainer) -> None:
-    """Add the option of a seed."""
-    parser.add_argument("--seed", type=_seed, default=0, help="of a random choice of labels, and of a search")
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"a seed is a number from 0 on, got {text}")
-    return int(text)
-
-
 def read_graph(
     args: argparse.Namespace,
     classes: Sequence[str] | None = None,

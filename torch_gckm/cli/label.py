@@ -5,20 +5,9 @@ import importlib.util
 import shlex
 from pathlib import Path
 
-from torch_gckm.cli.graphs import add_graph_arguments, read_graph
+from torch_gckm.cli.graphs import read_graph
 from torch_gckm.cli.outputs import check_outputs, note
 from torch_gckm.errors import InvalidInputError
-
-
-def add_label_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``gckm label``."""
-    add_graph_arguments(parser)
-    own = parser.add_argument_group("the page")
-    own.add_argument("--classes", nargs="+", default=[], metavar="NAME", help="the classes; others can be added")
-    own.add_argument("--output", type=Path, metavar="FILE", help="where to save (default: LABELS.labelled.csv)")
-    own.add_argument("--budget", type=float, default=10.0, metavar="SECONDS", help="of every fit (default: 10)")
-    own.add_argument("--port", type=int, default=0, metavar="N", help="default: one that is free")
-    own.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
 
 
 def label(args: argparse.Namespace) -> None:

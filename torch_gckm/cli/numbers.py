@@ -14,6 +14,7 @@ from torch_gckm.cli.outputs import asked, check_outputs, note, plain, write_tabl
 from torch_gckm.cli.searches import search_files, search_options
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import load_tensors
+from torch_gckm.progress import Bar
 from torch_gckm.report import require_bokeh, write_report
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def fit_numbers(args: argparse.Namespace) -> None:
             "the labels of datasets are classes; give --features and --labels with --target numeric"
         )
     check_outputs(args, args.model, args.predictions, args.report, *search_files(args))
-    graph = read_graph(args)
+    with Bar("reading the graph", shown=not args.quiet):
+        graph = read_graph(args)
     if graph.summary is not None:
         note(graph.summary)
     regressor = GCKMRegressor(random_state=args.seed, directed=args.directed, **search_options(args))
@@ -47,7 +49,10 @@ def fit_numbers(args: argparse.Namespace) -> None:
         write_numbers(args.predictions, regressor, None, graph.nodes)
     if args.report is not None:
         title = f"Numbers of {args.features.name}"
-        write_report(args.report, regressor, title=title, seconds=regressor.seconds_, command=args.command)
+        write_report(
+            args.report, regressor, title=title, seconds=regressor.seconds_, command=args.command,
+            progress=not args.quiet,
+        )  # fmt: skip
         note(f"{args.report}: written")
 
 

@@ -14,17 +14,6 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import check_writable
 
 
-def add_shard_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``gckm shard``, except those of the graph."""
-    parser.add_argument("folder", type=Path, help="the folder to write")
-    parser.add_argument(
-        "--partition", type=Path, metavar="FILE", help="a part number per line, as METIS writes; or NPY"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace a folder of 'gckm shard'")
-    parser.add_argument("--target", choices=("class", "numeric"), default="class", help="what the labels are")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-
-
 def shard(args: argparse.Namespace) -> None:
     """Write a graph to a folder of arrays."""
     _check_folder(args)

@@ -11,10 +11,9 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.estimators.base import all_or_nothing
 from torch_gckm.estimators.inputs import NumberedLabels, check_blanks, choose_split
 from torch_gckm.estimators.scores import score_nodes, score_rows
-from torch_gckm.estimators.searched import SearchedEstimator
+from torch_gckm.estimators.searched import SearchedEstimator, timed
 from torch_gckm.estimators.several import has_several_labels, score_several
 from torch_gckm.files import PathLike, load_tensors
 from torch_gckm.gram import GramLike
@@ -59,7 +58,8 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
     Args:
         search: ``"auto"`` tries settings that did well on other graphs, ``None`` only the first of them, twice as many
             as are combined; a :class:`~torch_gckm.select.Space` has random ones.
-        budget: The time after which no further setting is begun, in seconds; ``None`` for no limit.
+        budget: The time of the whole fit in seconds, as good as it can be told; ``None`` for no limit. The search ends
+            so early that the models can be combined; every call has its own, see :mod:`torch_gckm.select.time_limit`.
         max_settings: The number of settings to try. With ``"auto"``, random ones follow those that did well on other
             graphs if there are not as many; by default there are no random ones.
         criterion: How to rank settings, see :mod:`torch_gckm.select.criteria`.
@@ -70,9 +70,9 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         gram: How to represent kernel matrices.
         random_state: The seed of the search, as scikit-learn takes it.
         workers: How many settings to fit at a time; by default as many as there are cores, on small graphs.
-        progress: Show a progress bar.
+        progress: Show what is being done, and the time left.
         n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
-        checkpoint: A file to keep the settings in that a search tried; an existing one is continued.
+        checkpoint: A file to keep the settings in that were tried; a later fit, with a budget of its own, continues it.
         storage, study: Where to share the search with other processes, see :func:`~torch_gckm.select.search`.
         directed: Keep directions of edges, and search among ways to use them. By default all edges count in both
             directions, and a warning says if some were given in one only; so they do in graphs to predict for. A pair
@@ -88,7 +88,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         node_names_: The names of the nodes, if they were given.
         directed_: Whether directions of edges are kept.
         scales_: With several labels per node, what turns scores into probabilities, ``[2, L]``; else ``None``.
-        seconds_: How long the search and the fit of the ensemble took.
+        seconds_: How long the parts of the fit took.
         n_features_in_: The number of features.
         feature_names_in_: The names of the features, if they were given.
         from_rows_: Whether the fit was to arrays.
@@ -122,7 +122,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         self.workers, self.progress, self.n_neighbors, self.checkpoint = workers, progress, n_neighbors, checkpoint
         self.storage, self.study, self.directed = storage, study, directed
 
-    @all_or_nothing
+    @timed
     def fit(
         self,
         X: Any,

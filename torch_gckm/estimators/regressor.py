@@ -12,9 +12,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError, InvalidLabelError
-from torch_gckm.estimators.base import all_or_nothing
 from torch_gckm.estimators.inputs import choose_split, to_matrix
-from torch_gckm.estimators.searched import SearchedEstimator
+from torch_gckm.estimators.searched import SearchedEstimator, timed
 from torch_gckm.files import PathLike, load_tensors
 from torch_gckm.gram import GramLike
 from torch_gckm.partition import partition_of
@@ -48,9 +47,9 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         gram: How to represent kernel matrices.
         random_state: The seed of the search, as scikit-learn takes it.
         workers: How many settings to fit at a time; by default as many as there are cores, on small graphs.
-        progress: Show a progress bar.
+        progress: Show what is being done, and the time left.
         n_neighbors: How many nearest rows a row is joined to where no edges are given; at most a quarter of all rows.
-        checkpoint: A file to keep the settings in that a search tried; an existing one is continued.
+        checkpoint: A file to keep the settings in that were tried; a later fit, with a budget of its own, continues it.
         storage, study: Where to share the search with other processes, see :func:`~torch_gckm.select.search`.
         directed: Keep directions of edges, see :class:`~torch_gckm.GCKMClassifier`.
 
@@ -60,7 +59,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         graph_: The fitted graph.
         labels_: The targets that were given, and the nodes to judge by.
         node_names_: The names of the nodes, if they were given.
-        seconds_: How long the search and the fit of the ensemble took.
+        seconds_: How long the parts of the fit took.
         n_features_in_: The number of features.
         feature_names_in_: The names of the features, if they were given.
         from_rows_: Whether the fit was to arrays.
@@ -90,7 +89,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         self.progress, self.n_neighbors, self.checkpoint = progress, n_neighbors, checkpoint
         self.storage, self.study, self.directed = storage, study, directed
 
-    @all_or_nothing
+    @timed
     def fit(
         self,
         X: Any,

@@ -3,9 +3,10 @@
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 import torch
@@ -13,16 +14,38 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
-from torch_gckm.estimators.base import GraphEstimator, check_count, seed_of
+from torch_gckm.estimators.base import GraphEstimator, all_or_nothing, check_count, seed_of
 from torch_gckm.estimators.edges import graph_content, join_by_edges
 from torch_gckm.files import PathLike
 from torch_gckm.graph import is_directed
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.settings import save_content
-from torch_gckm.partition import WHOLE
+from torch_gckm.partition import WHOLE, partition_of
+from torch_gckm.progress import Bar
 from torch_gckm.select import GCKMEnsemble, SearchResult, Space, search
+from torch_gckm.select.result import PREPARING
 
 _FEW_SETTINGS = 20
+_LEAST = 1e-3  # Seconds for a search if none are left.
+P = ParamSpec("P")
+R = TypeVar("R")
+E = TypeVar("E", bound="SearchedEstimator")
+
+
+def timed(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
+    """A fit whose budget begins with the call, and that says so at once; if it fails, the estimator is as before."""
+
+    @wraps(fit)
+    def begun(self: E, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        data = args[0] if args else kwargs.get("X")
+        self._preparing = Bar(PREPARING, shown=bool(self.progress) and partition_of(data).rank == 0)
+        try:
+            return fit(self, *args, **kwargs)
+        finally:
+            self._preparing.close()
+            del self._preparing
+
+    return all_or_nothing(begun)
 
 
 class SearchedEstimator(GraphEstimator):
@@ -32,6 +55,8 @@ class SearchedEstimator(GraphEstimator):
     result_: SearchResult | None
     search: Any
     members: int
+    progress: bool
+    _preparing: Bar  # Since the beginning of a fit.
 
     @abstractmethod
     def _values(self, graph: Data | None, known: Tensor | None = None) -> Tensor:
@@ -43,38 +68,43 @@ class SearchedEstimator(GraphEstimator):
         check_count("members", self.members)
 
     def _fit_model(self, graph: Data, num_classes: int | None, **combining: Any) -> SearchResult:
-        """Search, and combine the best settings."""
-        start = time.perf_counter()
-        result = self._search(graph, num_classes)
-        searched = time.perf_counter()
+        """Search, and combine the best settings, in what is left of the budget."""
+        self._preparing.close()
+        began, read = time.perf_counter(), self._preparing.seconds
+        budget: Any = None if self.search is None else self.get_params(deep=False)["budget"]
+        is_limited = isinstance(budget, int | float) and budget > 0
+        result = self._search(graph, num_classes, max(budget - read, _LEAST) if is_limited else budget)
         self._warn_of_few(result)
-        self.graph_, self.result_, self.model_ = graph, result, result.ensemble(self.members, **combining)
-        self.seconds_ = {"search": searched - start, "fit of the ensemble": time.perf_counter() - searched}
+        left = budget - read - (time.perf_counter() - began) if is_limited else None
+        self.graph_, self.result_ = graph, result
+        self.model_ = result.ensemble(self.members, budget=left, progress=self.progress, **combining)
+        self.seconds_ = {**result.seconds, PREPARING: read + result.seconds[PREPARING]}
         return result
 
-    def _search(self, graph: Data, num_classes: int | None) -> SearchResult:
+    def _search(self, graph: Data, num_classes: int | None, budget: float | None) -> SearchResult:
         space = self.search if isinstance(self.search, Space) else Space()
         if self.directed_ and space.directions is None and is_directed(graph):
             space = replace(space, directions=("both", "in", "out"))
         options: dict[str, Any] = self.get_params(deep=False)
-        budget, most, workers = options["budget"], options["max_settings"], options["workers"]
+        most, workers = options["max_settings"], options["workers"]
         if self.search is None:
             budget, most, workers = None, 2 * self.members, workers or 1
         return search(
             graph, space, budget, options.get("criterion", "auto"), seed_of(options["random_state"]), max_settings=most,
-            num_classes=num_classes, gram=options["gram"], numeric=num_classes is None, workers=workers,
-            progress=options["progress"], checkpoint=options["checkpoint"], storage=options["storage"],
+            members=self.members, num_classes=num_classes, gram=options["gram"], numeric=num_classes is None,
+            workers=workers, progress=options["progress"], checkpoint=options["checkpoint"], storage=options["storage"],
             study=options["study"],
         )  # fmt: skip
 
     def _warn_of_few(self, result: SearchResult) -> None:
         """Warn if the time was too short for a search."""
         options = self.get_params(deep=False)
-        if self.search is not None and len(result) < min(_FEW_SETTINGS, options["max_settings"] or _FEW_SETTINGS):
+        is_whole = self.search is None or result.interrupted
+        if not is_whole and len(result) < min(_FEW_SETTINGS, options["max_settings"] or _FEW_SETTINGS):
             text = (
-                f"the search tried {len(result)} settings in its {options['budget']:g} s; give it more for better ones"
+                f"the search tried {len(result)} settings in a budget of {options['budget']:g} s; give it a larger one"
             )
-            warnings.warn(text, GCKMWarning, stacklevel=5)
+            warnings.warn(text, GCKMWarning, stacklevel=6)
 
     def _keep_names(
         self, node_names: Sequence[str] | None, feature_names: Sequence[str] | None, from_rows: bool

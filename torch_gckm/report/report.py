@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 from torch_gckm.files import PathLike, write_atomically
 from torch_gckm.plot.common import Subject
 from torch_gckm.plot.embedding import Method
+from torch_gckm.progress import Bar
 from torch_gckm.report import facts, markup
 from torch_gckm.report.classes import ClassFit, class_page
 from torch_gckm.report.drawing import Drawings, require_bokeh
@@ -33,6 +34,7 @@ def write_report(
     seed: int | None = None,
     embedding: Method = "auto",
     split: int | None = None,
+    progress: bool = False,
 ) -> None:
     """Write a page about a fitted model: one HTML file that needs no other, and no network.
 
@@ -62,8 +64,19 @@ def write_report(
         embedding: How to draw embeddings, see :func:`~torch_gckm.plot.embedding`; of many nodes, t-SNE places some, and
             the others between these.
         split: The column to use of masks ``[n, splits]``.
+        progress: Show a progress bar.
     """
     require_bokeh()
+    with Bar("report", 3, unit=" parts", shown=progress) as bar:
+        _write(path, model, data, history, result, names, nodes, title, seconds, command, seed, embedding, split, bar)
+
+
+def _write(
+    path: PathLike, model: Any, data: Data | None, history: History | None, result: SearchResult | None,
+    names: Sequence[str] | None, nodes: Sequence[str] | None, title: str | None, seconds: Mapping[str, float] | None,
+    command: str | None, seed: int | None, embedding: Method, split: int | None, bar: Bar,
+) -> None:  # fmt: skip
+    """Write the page: what the models say, then the drawings, then the file."""
     start, drawings = time.perf_counter(), Drawings()
     fitted = getattr(model, "model_", model)
     if command is None and getattr(model, "graph_", None) is not None:
@@ -79,12 +92,15 @@ def write_report(
         members, getattr(model, "result_", None) if result is None else result, history, seconds or {}, command,
         getattr(model, "random_state", None) if seed is None else seed,
     )  # fmt: skip
+    bar.update()
     if isinstance(fitted, ValueEnsemble):
         sections = value_page(values, used, making, embedding, drawings)
     else:
         sections = class_page(classes, used, making, embedding, drawings)
     sections += facts.tail(making, time.perf_counter() - start)
+    bar.update()
     sections.append(section("Words", markup.glossary()))
     body, scripts = drawings.finish(join(sections))
     content = markup.page(used, body, scripts)
     write_atomically(path, lambda file: file.write(content.encode()))
+    bar.update()

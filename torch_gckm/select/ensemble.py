@@ -1,7 +1,7 @@
 """Several fitted models whose scores are averaged."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -153,9 +153,10 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
 
     @torch.no_grad()
     def self_train_on(
-        self, targets: Targets, *, confidence: float = 0.8, strength: float = 10.0, rounds: int = 2
-    ) -> Self:
-        """See :meth:`self_train`; with the labels of the fitted graph."""
+        self, targets: Targets, *, confidence: float = 0.8, strength: float = 10.0, rounds: int = 2,
+        step: Callable[[], object] | None = None,
+    ) -> Self:  # fmt: skip
+        """See :meth:`self_train`; with the labels of the fitted graph. ``step`` is called after every solve."""
         self.labelled = targets.labelled
         unlabelled, over = ~targets.is_labelled, targets.partition
         if not self._is_better_than_chance(targets):
@@ -169,6 +170,8 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
                 break
             for model in self.members:
                 solve_for_more(model, more, targets)
+                if step is not None:
+                    step()
             self._standardise()
             self.temperature.fill_(temperature_of(self.scores()[unlabelled], certainty, over))
             if prior is not None:

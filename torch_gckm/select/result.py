@@ -1,28 +1,49 @@
 """What a search found."""
 
 import math
+import time
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 
 from torch import Tensor
 
-from torch_gckm.errors import InvalidInputError, NotFittedError
+from torch_gckm.errors import GCKMWarning, InvalidInputError, NotFittedError
+from torch_gckm.gram import as_gram
 from torch_gckm.nn import GCKM
+from torch_gckm.progress import Bar
 from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.ensemble import GCKMEnsemble
+from torch_gckm.select.time_limit import MemberTime, Rank, slowdown_of
 from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, describe_error, quiet
 from torch_gckm.select.value_ensemble import ValueEnsemble
 from torch_gckm.select.values import ValueEvaluator
 from torch_gckm.select.withheld import check_well_posed
 
 MEMBERS = 8  # How many settings an ensemble combines.
+PREPARING = "preparing the graph"
+_ROUNDS = 2  # Of self-training.
 
 
 class SearchResult:
-    """The trials of a search, ranked."""
+    """The trials of a search, ranked.
 
-    def __init__(self, evaluator: Evaluator, ranking: Ranking, trials: list[Trial]) -> None:
+    Attributes:
+        evaluator: Fits settings as the models of the result.
+        rough: Fits them as the trials were, with kernel matrices of a lower rank.
+        ranking: What orders the trials.
+        trials: What was tried, by number.
+        interrupted: Whether the search was ended by Ctrl-C.
+        seconds: How long the parts of the search took, and of the last :meth:`ensemble`.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, ranking: Ranking, trials: list[Trial], rough: Evaluator | None = None
+    ) -> None:
         self.evaluator, self.ranking, self.trials = evaluator, ranking, trials
+        self.rough = rough or evaluator
+        self.interrupted = False
+        self.seconds: dict[str, float] = {}
         self._failure: str | None = None
 
     def ranked(self) -> list[Trial]:
@@ -49,7 +70,13 @@ class SearchResult:
         raise NotFittedError(self._nothing())
 
     def ensemble(
-        self, size: int = MEMBERS, *, self_training: bool = True, class_prior: Tensor | None = None
+        self,
+        size: int = MEMBERS,
+        *,
+        self_training: bool = True,
+        class_prior: Tensor | None = None,
+        budget: float | None = None,
+        progress: bool = False,
     ) -> GCKMEnsemble:
         """The best settings, fitted again and combined.
 
@@ -59,43 +86,76 @@ class SearchResult:
                 :meth:`GCKMEnsemble.self_train`. Not done with real targets.
             class_prior: The shares of the classes among all nodes, if they are known, ``[num_classes]``; see
                 :meth:`GCKMEnsemble.use_class_prior`.
+            budget: The time for it in seconds. If it is too short for all models in full rank, some have the rank
+                of the search, or there are fewer, at least one, or they do not self-train; a warning says so. ``None``
+                for no limit.
+            progress: Show progress bars.
         """
         if size < 1:
             raise InvalidInputError(f"an ensemble needs at least one model, got size={size}")
-        with self.evaluator.partition.agreed():
-            return self._ensemble(size, self_training, class_prior)
+        self_training = self_training and self._has_classes
+        over = self.evaluator.partition
+        shown, end = progress and over.rank == 0, None if budget is None else time.perf_counter() + budget
+        with over.agreed(), quiet():
+            start = time.perf_counter()
+            timing = MemberTime(end, self.ranked()[:size], self._slowdown(), self_training, over.processes)
+            with Bar("models", min(size, len(self.ranked())), unit=" fitted", shown=shown, until=end) as bar:
+                members = self._members(size, timing, bar)
+            ensemble = GCKMEnsemble(members) if self._has_classes else ValueEnsemble(members)
+            if class_prior is not None and self._has_classes:
+                ensemble.use_class_prior(class_prior)
+            fitted = time.perf_counter()
+            self.seconds["fit of the ensemble"] = fitted - start
+            if timing.self_trains():
+                steps = _ROUNDS * len(members)
+                with Bar("self-training", steps, unit=" solved", shown=shown) as bar:
+                    ensemble.self_train_on(self.evaluator.labels.targets, rounds=_ROUNDS, step=bar.update)
+                self.seconds["self-training"] = time.perf_counter() - fitted
+        self.rough.fits.forget()
+        if timing.shortage is not None and over.rank == 0:
+            warnings.warn(timing.shortage, GCKMWarning, stacklevel=2)
+        return ensemble
 
-    def _ensemble(self, size: int, self_training: bool, class_prior: Tensor | None) -> GCKMEnsemble:
+    def _members(self, size: int, timing: MemberTime, bar: Bar) -> list[GCKM]:
+        """The models of the best settings, by their number; fewer if the time is up."""
         candidates, models = self.ranked(), dict[int, GCKM]()
-        with quiet():
-            while members := choose_members(self.ranking.worth_combining(candidates), size):
-                for trial in sorted(members, key=lambda trial: trial.number):  # Neighbours share layers.
-                    if trial.number not in models:
-                        model = self._try(trial)
-                        if model is None:  # The next one takes its place.
-                            candidates.remove(trial)
-                        else:
-                            models[trial.number] = model
-                if all(trial.number in models for trial in members):
-                    chosen = [models[number] for number in sorted(trial.number for trial in members)]
-                    if isinstance(self.evaluator, ValueEvaluator):
-                        return ValueEnsemble(chosen)
-                    ensemble = GCKMEnsemble(chosen)
-                    if class_prior is not None:
-                        ensemble.use_class_prior(class_prior)
-                    return ensemble.self_train_on(self.evaluator.labels.targets) if self_training else ensemble
+        while members := choose_members(self.ranking.worth_combining(candidates), size):
+            waiting = [trial for trial in sharing_layers(members) if trial.number not in models]
+            for place, trial in enumerate(waiting):
+                rank, start = timing.rank(len(waiting) - place), time.perf_counter()
+                if rank is None:
+                    members = [trial for trial in members if trial.number in models]
+                    break
+                model = self._try(trial, rank)
+                if model is None:  # The next one takes its place.
+                    candidates.remove(trial)
+                else:
+                    models[trial.number] = model
+                    timing.note(rank, time.perf_counter() - start)
+                    bar.update()
+            if all(trial.number in models for trial in members):
+                return [models[number] for number in sorted(trial.number for trial in members)]
         raise NotFittedError(self._nothing())
 
-    def _try(self, trial: Trial, *, own_layers: bool = False) -> GCKM | None:
+    def _try(self, trial: Trial, rank: Rank = "full", *, own_layers: bool = False) -> GCKM | None:
         """The model of a trial, or ``None`` if what went well with matrices of a lower rank does not now."""
+        evaluator = self.evaluator if rank == "full" else self.rough
         try:
-            with self.evaluator.partition.agreed():
-                model = self.evaluator.solve(trial.setting, own_layers=own_layers)
+            with evaluator.partition.agreed():
+                model = evaluator.solve(trial.setting, own_layers=own_layers)
                 check_well_posed(model.readout.fit)
         except FIT_ERRORS as error:
             self._failure = describe_error(error)
             return None
         return model
+
+    @property
+    def _has_classes(self) -> bool:
+        return not isinstance(self.evaluator, ValueEvaluator)
+
+    def _slowdown(self) -> float:
+        nodes = self.evaluator.fits.graphs.plain.num_nodes
+        return slowdown_of(as_gram(self.evaluator.fits.gram), as_gram(self.rough.fits.gram), nodes)
 
     def progress(self) -> dict[str, str]:
         """The best trial in a few words."""
@@ -146,3 +206,9 @@ def choose_members(ranked: Sequence[Trial], size: int, per_embedding: int = 3) -
         if used[embedding] <= per_embedding:
             members.append(trial)
     return members[:size]
+
+
+def sharing_layers(members: Sequence[Trial]) -> list[Trial]:
+    """Ranked trials in an order in which those with the same first layer, who share its fit, follow each other."""
+    first = [next(iter(trial.setting.layer_keys()), "") for trial in members]
+    return [trial for _, trial in sorted(enumerate(members), key=lambda pair: (first.index(first[pair[0]]), pair[0]))]

@@ -227,7 +227,8 @@ class SharedSearch:
         process = os.getpid()
         if process not in self._opened:
             storage = pickle.loads(pickle.dumps(self._storage)) if self._opened else self._storage
-            self._opened[process] = storage, open_study(storage, self.name)
+            with _whole():
+                self._opened[process] = storage, open_study(storage, self.name)
         return self._opened[process]
 
 

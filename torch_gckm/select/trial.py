@@ -100,6 +100,10 @@ class SharedFits:
         """The graph as a model with these settings sees it."""
         return self.graphs.scaled(settings.normalize)
 
+    def forget(self) -> None:
+        """Give the memory of all layers back."""
+        self._layers.clear()
+
     @torch.no_grad()
     def fit(self, settings: ModelSettings) -> GCKM:
         """A model with fitted hidden layers; its readout is still to be solved."""

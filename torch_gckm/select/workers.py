@@ -1,6 +1,7 @@
 """Try settings of a search, several at a time."""
 
 import itertools
+import math
 import multiprocessing
 import signal
 import sys
@@ -13,7 +14,7 @@ from typing import cast
 import torch
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError, WorkerError
-from torch_gckm.partition import Partition
+from torch_gckm.select.time_limit import TimeLimit
 from torch_gckm.select.trial import Trial
 
 Attempt = Callable[[int], Trial | None]
@@ -21,6 +22,7 @@ _END = "end"
 _BUSY = 30_000  # Nodes from which one setting keeps all cores busy by itself.
 _MOST = 16  # More workers would need much memory.
 _PATIENCE = 60.0  # Seconds that a setting may take beyond the time of the search.
+_GLANCE = 1.0  # Seconds between two looks at the clock while nothing is finished.
 
 
 def can_fork() -> bool:
@@ -48,18 +50,10 @@ def bundles(size: int, known: set[int], limit: int | None, single: int = 0) -> I
         start += size
 
 
-def in_step(work: Iterator[list[int]], deadline: float | None, over: Partition) -> Iterator[list[int]]:
-    """The same numbers one at a time, for processes that fit one graph together; the clock of the first one counts."""
-    for number in itertools.chain.from_iterable(work):
-        if over.processes.of_first(deadline is not None and time.perf_counter() >= deadline):
-            return
-        yield [number]
-
-
 def run_all(
     attempt: Attempt,
     work: Iterator[list[int]],
-    deadline: float | None,
+    limit: TimeLimit,
     workers: int,
     done: Callable[[Trial | None], None],
     *,
@@ -69,16 +63,16 @@ def run_all(
 
     Several workers are copies of this process that compute on one core each: the kernel matrices of a small graph are
     too small to be shared among cores, and a fit is too much Python for threads. With one worker all happens in this
-    process. Settings of one bundle share layers, and so belong on one worker. No setting begins after the deadline, on
-    the clock of ``time.perf_counter``; those of several workers that have not ended a minute after it are given up.
-    ``done`` is called with every finished trial, in this process.
+    process. Settings of one bundle share layers, and so belong on one worker. No setting begins when the limit is over;
+    those of several workers that have not ended a minute later are given up. ``done`` is called with every finished
+    trial, in this process, and by several workers also with ``None``, about every second.
 
     With ``claims``, every worker goes through all bundles, and ``attempt`` returns ``None`` for a number that another
     process has claimed; the rest of its bundle is left to that one. An empty bundle says that there is nothing to do at
     present. ``done`` is called with ``None`` in both cases.
     """
     if workers == 1:
-        for trial in _attempts(attempt, work, deadline):
+        for trial in _attempts(attempt, work, limit):
             done(trial)
         return
     if not can_fork():
@@ -96,15 +90,19 @@ def run_all(
         for share in shares:
             ours, theirs = context.Pipe(duplex=False)
             links.append(ours)
-            process = context.Process(target=_work, args=(attempt, share, deadline, theirs, list(links)), daemon=True)
+            process = context.Process(target=_work, args=(attempt, share, limit, theirs, list(links)), daemon=True)
             with warnings.catch_warnings():  # Its copy computes on one thread, so no lock of another can hold it up.
                 warnings.filterwarnings("ignore", ".*multi-threaded, use of fork.*", DeprecationWarning)
                 process.start()
             theirs.close()
             processes.append(process)
         while links:
-            patience = None if deadline is None else max(0.0, deadline + _PATIENCE - time.perf_counter())
-            ready = cast(list[Connection], wait(links, patience))
+            end = limit.search_end
+            patience = math.inf if end is None else max(0.0, end + _PATIENCE - time.perf_counter())
+            ready = cast(list[Connection], wait(links, min(patience, _GLANCE)))
+            if not ready and patience > _GLANCE:
+                done(None)
+                continue
             if not ready:
                 text = f"{len(links)} settings did not end in {_PATIENCE:g} s after the time was up and are left out"
                 warnings.warn(text, GCKMWarning, stacklevel=2)
@@ -119,6 +117,7 @@ def run_all(
                 elif isinstance(received, BaseException):
                     raise received
                 else:
+                    limit.note(received)
                     done(received)
     finally:
         for process in processes:
@@ -126,26 +125,27 @@ def run_all(
             process.join()
 
 
-def _attempts(attempt: Attempt, work: Iterator[list[int]], deadline: float | None) -> Iterator[Trial | None]:
+def _attempts(attempt: Attempt, work: Iterator[list[int]], limit: TimeLimit) -> Iterator[Trial | None]:
     for bundle in work:
         for number in bundle or (None,):
-            if deadline is not None and time.perf_counter() >= deadline:
+            if limit.is_over():
                 return
             trial = None if number is None else attempt(number)
+            limit.note(trial)
             yield trial
             if trial is None:
                 break
 
 
 def _work(
-    attempt: Attempt, work: Iterator[list[int]], deadline: float | None, link: Connection, inherited: list[Connection]
+    attempt: Attempt, work: Iterator[list[int]], limit: TimeLimit, link: Connection, inherited: list[Connection]
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # The process that waits for this one decides.
     for other in inherited:
         other.close()  # Else the link would stay open, and this process alive, after that one's death.
     torch.set_num_threads(1)
     try:
-        for trial in _attempts(attempt, work, deadline):
+        for trial in _attempts(attempt, work, limit):
             link.send(trial)
         link.send(_END)
     except BrokenPipeError:
