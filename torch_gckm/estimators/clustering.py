@@ -15,15 +15,14 @@ from torch_geometric.data import Data
 from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.estimators.base import NODES_PER_CHANNEL
 from torch_gckm.estimators.embedding import SHARED, LayersEstimator
-from torch_gckm.estimators.hops import Clusters, best_hops, halves_of, shares_by_hops
+from torch_gckm.estimators.hops import Clusters, halves_of, shares_by_hops
 from torch_gckm.estimators.inputs import to_matrix
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import Normalize, PreparedGraph, PropagationLike, Topology, graph_of
 from torch_gckm.kernels import KernelLike, NormalizedPolynomial
 from torch_gckm.nn import KernelLayers
 
-CHANNELS = 32
-POWER = 0.25  # Of eigenvalues: between directions that all count alike (0) and kernel PCA's coordinates (0.5).
+CHANNELS = 16
 OFFSET = 0.1  # Of the usual length of a row: it gives rows of zeros an angle, too.
 
 
@@ -41,14 +40,14 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
     With ``hops="auto"`` withheld features decide how far to smooth, with 1, 2, 4, ..., 64 hops. The columns of the
     features are split into two halves. Clusters are found from one half, and measured by the share of the variance of
     the other half, not smoothed, that lies between them. Smoothing that brings nodes of a kind together raises this
-    share, smoothing that mixes kinds lowers it. Trials end when the share is more than 10 % below the best one; the
-    largest number of hops that is not counts. :doc:`Results </results>` say what this rests on.
+    share, smoothing that mixes kinds lowers it. The number of hops with the largest share counts; trials end when the
+    share is more than 10 % below it. :doc:`Selection </selection>` says what this rests on.
 
     It takes graphs and arrays, and returns tensors or arrays, as :class:`~torch_gckm.GCKMClassifier` does.
 
     Args:
         n_clusters: The number of clusters ``k``.
-        channels: The embedding dimensions of the layers. By default there is one layer with 32, or ``k`` if that is
+        channels: The embedding dimensions of the layers. By default there is one layer with 16, or ``k`` if that is
             more, and fewer on small graphs: one per eight nodes, but not less than ``k``.
         aggregation: As for :class:`GCKMEmbedding`.
         kernel: The kernel of the layers. By default the cosine of the angle between features, with a constant feature
@@ -98,7 +97,7 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
             if self.hops != "auto":
                 raise InvalidInputError(f"'hops' must be \"auto\" or a number for each layer, got {self.hops!r}")
             self.explained_ = self._explained(graph)
-            self.hops_ = best_hops(self.explained_) if self.explained_ else 1
+            self.hops_ = max(self.explained_, key=lambda hops: self.explained_[hops], default=1)
         return self._layers(graph, self.hops_)
 
     def _layers(self, graph: Data | PreparedGraph, hops: int | Sequence[int]) -> KernelLayers:
@@ -110,7 +109,7 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         options: dict[str, Any] = {name: getattr(self, name) for name in SHARED}
         if self.kernel is None:
             options["kernel"] = NormalizedPolynomial(1, "auto", scale=OFFSET)
-        return KernelLayers(num_features, channels, hops=hops, power=POWER, **options).to(graph.x.device)
+        return KernelLayers(num_features, channels, hops=hops, power=0.0, **options).to(graph.x.device)
 
     def _explained(self, graph: Data) -> dict[int, float]:
         """The share of withheld features that clusters explain, by numbers of hops, if these can make a difference."""

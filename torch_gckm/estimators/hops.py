@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from torch_gckm.estimators.inputs import to_matrix, to_tensor
 
 HOPS = (1, 2, 4, 8, 16, 32, 64)
-TOLERANCE = 0.1
+FALL = 0.1  # Of the best share; after that, more hops are not tried.
 Clusters = NDArray[np.int64]
 Matrix = Any  # [n, d], a NumPy array or a sparse matrix of SciPy.
 
@@ -31,7 +31,7 @@ def halves_of(graph: Data) -> list[Data]:
 def shares_by_hops(halves: Sequence[Matrix], clusters_of: Callable[[int, int], Clusters]) -> dict[int, float]:
     """The share of each half's variance that lies between clusters found from the other, for growing numbers of hops.
 
-    It stops at the first number whose share is more than ``TOLERANCE`` below the best one.
+    It stops at the first number whose share is more than 10 % below the best one.
 
     Args:
         halves: The two halves of the features, ``[n, d]`` each, not propagated.
@@ -41,14 +41,9 @@ def shares_by_hops(halves: Sequence[Matrix], clusters_of: Callable[[int, int], C
     for hops in HOPS:
         found = [explained_share(halves[1 - half], clusters_of(half, hops)) for half in (0, 1)]
         shares[hops] = float(np.mean(found))
-        if not _is_good(hops, shares):
+        if shares[hops] < (1.0 - FALL) * max(shares.values()):
             break
     return shares
-
-
-def best_hops(shares: dict[int, float]) -> int:
-    """The largest number of hops whose share is at most ``TOLERANCE`` below the best one."""
-    return max(hops for hops in shares if _is_good(hops, shares))
 
 
 def explained_share(x: Matrix, clusters: Clusters) -> float:
@@ -61,7 +56,3 @@ def explained_share(x: Matrix, clusters: Clusters) -> float:
     squares = float(np.square(x.data if scipy.sparse.issparse(x) else x, dtype=np.float64).sum())
     between = float((np.square(sums).sum(axis=1) / np.maximum(sizes, 1)).sum()) - of_mean
     return between / (squares - of_mean) if squares > of_mean else 0.0
-
-
-def _is_good(hops: int, shares: dict[int, float]) -> bool:
-    return shares[hops] >= (1.0 - TOLERANCE) * max(shares.values())
