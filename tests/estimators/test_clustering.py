@@ -13,14 +13,14 @@ from torch_gckm.nn import KernelLayers
 
 
 def noisy_blocks(noise, homophily, seed=0):
-    """Three blocks of 40 nodes: weak features with noise, edges that stay in a block with some probability."""
+    """Three blocks of 100 nodes: weak features with noise, edges that stay in a block with some probability."""
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
-    y = torch.arange(3).repeat_interleave(40)
-    within, between = 12 * homophily / 40, 12 * (1 - homophily) / 80
-    edges = stochastic_blockmodel_graph([40] * 3, torch.full((3, 3), between) + (within - between) * torch.eye(3))
+    y = torch.arange(3).repeat_interleave(100)
+    within, between = 12 * homophily / 100, 12 * (1 - homophily) / 200
+    edges = stochastic_blockmodel_graph([100] * 3, torch.full((3, 3), between) + (within - between) * torch.eye(3))
     means = torch.randn(3, 40, generator=generator)
-    return Data(x=means[y] + noise * torch.randn(120, 40, generator=generator), edge_index=edges, y=y)
+    return Data(x=means[y] + noise * torch.randn(300, 40, generator=generator), edge_index=edges, y=y)
 
 
 def fitted(graph, **options):
@@ -82,7 +82,7 @@ def test_noise_needs_more_hops():
 
 def test_order_of_nodes_does_not_matter():
     graph = noisy_blocks(3.0, 0.9)
-    order = torch.randperm(120, generator=torch.Generator().manual_seed(1))
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(1))
     moved = Data(x=graph.x[order], edge_index=order.argsort()[graph.edge_index])
     one, same, other = fitted(graph), fitted(graph), fitted(moved)
     assert torch.equal(one.labels_, same.labels_)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize as unit_rows
 from torch_geometric.data import Data
 
-from torch_gckm.errors import GCKMWarning, InvalidInputError
+from torch_gckm.errors import GCKMWarning, InvalidInputError, LowRankWarning
 from torch_gckm.estimators.base import NODES_PER_CHANNEL
 from torch_gckm.estimators.embedding import SHARED, LayersEstimator
 from torch_gckm.estimators.hops import Clusters, halves_of, shares_by_hops
@@ -40,8 +40,8 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
     With ``hops="auto"`` withheld features decide how far to smooth, with 1, 2, 4, ..., 64 hops. The columns of the
     features are split into two halves. Clusters are found from one half, and measured by the share of the variance of
     the other half, not smoothed, that lies between them. Smoothing that brings nodes of a kind together raises this
-    share, smoothing that mixes kinds lowers it. The number of hops with the largest share counts; trials end when the
-    share is more than 10 % below it. :doc:`Selection </selection>` says what this rests on.
+    share, smoothing that mixes kinds lowers it. The number of hops with the largest share counts;
+    :doc:`Selection </selection>` says what this rests on.
 
     It takes graphs and arrays, and returns tensors or arrays, as :class:`~torch_gckm.GCKMClassifier` does.
 
@@ -91,14 +91,17 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         self.hops, self.normalize, self.n_neighbors, self.gram = hops, normalize, n_neighbors, gram
         self.n_init, self.random_state, self.directed = n_init, random_state, directed
 
-    def _made(self, graph: Data) -> KernelLayers:
+    def _fitted(self, graph: Data) -> KernelLayers:
         self.hops_, self.explained_ = self.hops, {}
         if isinstance(self.hops, str):
             if self.hops != "auto":
                 raise InvalidInputError(f"'hops' must be \"auto\" or a number for each layer, got {self.hops!r}")
             self.explained_ = self._explained(graph)
             self.hops_ = max(self.explained_, key=lambda hops: self.explained_[hops], default=1)
-        return self._layers(graph, self.hops_)
+        with warnings.catch_warnings():
+            if self.channels is None:  # Fewer directions than the default are no news.
+                warnings.simplefilter("ignore", LowRankWarning)
+            return self._layers(graph, self.hops_).initialize(graph)
 
     def _layers(self, graph: Data | PreparedGraph, hops: int | Sequence[int]) -> KernelLayers:
         num_nodes, num_features = graph.x.shape

@@ -43,7 +43,7 @@ class LayersEstimator(GraphEstimator):
         if isinstance(self.aggregation, str):
             how = f"aggregation=Propagation({self.aggregation!r}, weights='log', unit=...) takes logarithms"
             warn_of_heavy_tail(weights_of(graph), how)
-        self.layers_ = [self._made(graph).initialize(graph)]
+        self.layers_ = [self._fitted(graph)]
         self.graph_, self.from_rows_ = graph, not isinstance(X, Data)
         h = self._values(None)
         self.embedding_ = self._answer(h)
@@ -53,10 +53,11 @@ class LayersEstimator(GraphEstimator):
     def _finish(self, h: Tensor) -> None:
         """What is left to do once the embeddings of the fitted graph are known."""
 
-    def _made(self, graph: Data) -> KernelLayers:
-        """The layers to fit to a graph."""
+    def _fitted(self, graph: Data) -> KernelLayers:
+        """The layers, fitted to a graph."""
         options: dict[str, Any] = {name: getattr(self, name) for name in SHARED}
-        return KernelLayers(self.n_features_in_, self.channels, hops=self.hops, **options).to(graph.x.device)
+        layers = KernelLayers(self.n_features_in_, self.channels, hops=self.hops, **options)
+        return layers.to(graph.x.device).initialize(graph)
 
     def _fitted_layers(self) -> Sequence[KernelLayers]:
         return self.layers_

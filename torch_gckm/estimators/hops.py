@@ -11,7 +11,6 @@ from torch_geometric.data import Data
 from torch_gckm.estimators.inputs import to_matrix, to_tensor
 
 HOPS = (1, 2, 4, 8, 16, 32, 64)
-FALL = 0.1  # Of the best share; after that, more hops are not tried.
 Clusters = NDArray[np.int64]
 Matrix = Any  # [n, d], a NumPy array or a sparse matrix of SciPy.
 
@@ -29,20 +28,16 @@ def halves_of(graph: Data) -> list[Data]:
 
 
 def shares_by_hops(halves: Sequence[Matrix], clusters_of: Callable[[int, int], Clusters]) -> dict[int, float]:
-    """The share of each half's variance that lies between clusters found from the other, for growing numbers of hops.
-
-    It stops at the first number whose share is more than 10 % below the best one.
+    """The share of each half's variance that lies between clusters found from the other, for all of ``HOPS``.
 
     Args:
         halves: The two halves of the features, ``[n, d]`` each, not propagated.
         clusters_of: Finds clusters ``[n]`` from the half of this number, with so many hops.
     """
-    shares: dict[int, float] = {}
+    shares = {}
     for hops in HOPS:
         found = [explained_share(halves[1 - half], clusters_of(half, hops)) for half in (0, 1)]
         shares[hops] = float(np.mean(found))
-        if shares[hops] < (1.0 - FALL) * max(shares.values()):
-            break
     return shares
 
 
