@@ -68,28 +68,26 @@ def test_options_reach_the_layers(blobs, option):
     assert np.abs(np.abs(other) - np.abs(default)).max() > 1e-3
 
 
-def test_noise_needs_more_hops():
-    """Edges within blocks help where features are weak; edges between all blocks would only blur good ones."""
-    smooth, mixed = noisy_blocks(4.0, 0.95), noisy_blocks(0.5, 1 / 3)
-    far, near = fitted(smooth, aggregation="gcn"), fitted(mixed, aggregation="gcn")
-    assert far.hops_ >= 4
-    assert adjusted_rand_score(smooth.y, far.labels_) > adjusted_rand_score(
-        smooth.y, fitted(smooth, aggregation="gcn", hops=1).labels_
-    )
-    assert near.hops_ == 1
-    assert near.explained_[1] > near.explained_[2]
+@pytest.mark.parametrize(("noise", "homophily", "best", "worse"), [(2.0, 0.7, 2, (1, 8)), (1.0, 0.6, 1, (2, 4))])
+def test_noise_needs_more_hops(noise, homophily, best, worse):
+    graph = noisy_blocks(noise, homophily)
+    found = fitted(graph, aggregation="gcn")
+    assert list(found.explained_) == [1, 2, 4, 8, 16, 32, 64]
+    assert found.hops_ == max(found.explained_, key=found.explained_.get) == best
+    for hops in worse:
+        other = fitted(graph, aggregation="gcn", hops=hops)
+        assert adjusted_rand_score(graph.y, found.labels_) > 0.05 + adjusted_rand_score(graph.y, other.labels_)
 
 
 def test_order_of_nodes_does_not_matter():
-    graph = noisy_blocks(3.0, 0.9)
+    graph = noisy_blocks(1.0, 0.6)
     order = torch.randperm(300, generator=torch.Generator().manual_seed(1))
     moved = Data(x=graph.x[order], edge_index=order.argsort()[graph.edge_index])
-    one, same, other = fitted(graph), fitted(graph), fitted(moved)
+    one, same, other = (GCKMClustering(3, aggregation="gcn").fit(data) for data in (graph, graph, moved))
     assert torch.equal(one.labels_, same.labels_)
     assert one.explained_ == same.explained_
     assert one.hops_ == other.hops_
-    assert other.explained_ == pytest.approx(one.explained_, rel=0.05)
-    assert adjusted_rand_score(one.labels_[order], other.labels_) > 0.95
+    assert adjusted_rand_score(one.labels_[order], other.labels_) > 0.9
 
 
 @pytest.mark.parametrize("options", [{}, {"aggregation": "none"}, {"aggregation": ("gcn", "sum"), "channels": (4, 3)}])
