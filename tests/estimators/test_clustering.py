@@ -51,7 +51,7 @@ def test_new_rows_join_the_clusters_of_their_kind(blobs):
 
 def test_is_k_means_on_the_layers_of_a_graph(graph):
     clustering = GCKMClustering(3, (5, 4), "sum", "rbf", hops=1, n_init=2).fit(graph)
-    h = normalize(KernelLayers(8, (5, 4), "rbf", "sum", power=0.0).initialize(graph).embed())
+    h = normalize(KernelLayers(8, (5, 4), "rbf", "sum", power=0.125).initialize(graph).embed())
     assert torch.equal(clustering.embedding_, h)
     means = KMeans(3, n_init=2, random_state=0).fit(h.numpy())
     assert clustering.labels_.tolist() == means.labels_.tolist()

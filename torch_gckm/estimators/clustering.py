@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from sklearn.base import ClusterMixin
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from torch.nn.functional import normalize as unit_rows
 from torch_geometric.data import Data
@@ -23,6 +24,7 @@ from torch_gckm.kernels import KernelLike, NormalizedPolynomial
 from torch_gckm.nn import KernelLayers
 
 CHANNELS = 16
+POWER = 0.125  # Of eigenvalues: between directions that all count alike (0) and kernel PCA's coordinates (0.5).
 OFFSET = 0.1  # Of the usual length of a row: it gives rows of zeros an angle, too.
 
 
@@ -112,7 +114,7 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         options: dict[str, Any] = {name: getattr(self, name) for name in SHARED}
         if self.kernel is None:
             options["kernel"] = NormalizedPolynomial(1, "auto", scale=OFFSET)
-        return KernelLayers(num_features, channels, hops=hops, power=0.0, **options).to(graph.x.device)
+        return KernelLayers(num_features, channels, hops=hops, power=POWER, **options).to(graph.x.device)
 
     def _explained(self, graph: Data) -> dict[int, float]:
         """The share of withheld features that clusters explain, by numbers of hops, if these can make a difference."""
@@ -121,7 +123,8 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
             return {}
 
         with warnings.catch_warnings():  # About halves of the features, which the caller does not know of.
-            warnings.simplefilter("ignore", GCKMWarning)
+            for kind in (GCKMWarning, ConvergenceWarning):
+                warnings.simplefilter("ignore", kind)
             parts = [self._layers(half, 1).prepare_for_fit(half) for half in halves_of(graph)]
 
             def clusters_of(half: int, hops: int) -> Clusters:
