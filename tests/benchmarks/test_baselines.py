@@ -1,11 +1,12 @@
 """Every baseline against its paper's formula, or against PyG's layer."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from baselines import dmon, svm
+from baselines import dmon, ssgc_clusters, svm
 from baselines.filters import PolynomialFilter, bernstein, interpolation, pagerank_weights
 from baselines.networks import NETWORKS, GraphSAGE, SparseGCNConv
 from baselines.sparse import SparseMatrix, adjacency, features
@@ -224,11 +225,11 @@ def test_the_last_layer_may_be_left_to_grow(graph):
     assert float(free.probabilities.max()) > float(decayed.probabilities.max())
 
 
-def test_dmon_finds_groups(graph):
+@pytest.mark.parametrize("find", [partial(dmon.cluster, epochs=300), ssgc_clusters.cluster])
+def test_clusterings_find_groups(graph, find):
     from sklearn.metrics import normalized_mutual_info_score
 
-    clusters = dmon.cluster(graph, 3, seed=0, epochs=300)
-    assert normalized_mutual_info_score(graph.y, clusters) > 0.3
+    assert normalized_mutual_info_score(graph.y, find(graph, 3, seed=0)) > 0.3
 
 
 def test_all_networks_are_baselines():

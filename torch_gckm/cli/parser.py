@@ -52,10 +52,11 @@ def command_parser() -> argparse.ArgumentParser:
 
     to_embed = command("embed", "embeddings of all nodes, made without labels, as CSV")
     to_cluster = command("cluster", "clusters of nodes, found without labels, as CSV")
-    for made, usual in ((to_embed, "64 16"), (to_cluster, "several models")):
+    named = ("gcn", "mean", "sum", "none")
+    for made, channels, kinds in ((to_embed, "64 16", named), (to_cluster, "one layer", ("ssgc", *named))):
         made.add_argument("--output", type=Path, metavar="FILE", help="default: the screen")
-        made.add_argument("--channels", type=int, nargs="+", help=f"dimensions of the layers (default: {usual})")
-        made.add_argument("--aggregation", default="gcn", choices=("gcn", "mean", "sum", "none"))
+        made.add_argument("--channels", type=int, nargs="+", help=f"dimensions of the layers (default: {channels})")
+        made.add_argument("--aggregation", default=kinds[0], choices=kinds, help=f"default: {kinds[0]}")
     to_cluster.add_argument("--clusters", type=int, metavar="N", help="default: the number of classes")
 
     to_shard = command("shard", "a folder of arrays, of which many processes read parts")

@@ -1,30 +1,31 @@
-"""Embeddings and clusters of nodes, found without a label."""
+"""Embeddings of nodes by unsupervised layers."""
 
 from collections.abc import Sequence
 from typing import Any, Self
 
-import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin, clone
-from sklearn.cluster import KMeans
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from torch_gckm.estimators.base import NODES_PER_CHANNEL, GraphEstimator, all_or_nothing
+from torch_gckm.estimators.base import GraphEstimator, all_or_nothing
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import Normalize, PropagationLike, warn_of_heavy_tail, weights_of
 from torch_gckm.kernels import KernelLike
 from torch_gckm.nn import KernelLayers
 from torch_gckm.partition import partition_of
 
+SHARED = ("kernel", "aggregation", "normalize", "gram")  # Arguments that layers take as they are.
+
 
 class LayersEstimator(GraphEstimator):
-    """An estimator of unsupervised layers, of one model or several; its values are the embeddings, side by side."""
+    """An estimator of unsupervised layers; its values are embeddings."""
 
     channels: Any
+    hops: Any
+    aggregation: Any
     directed: bool
-    _power = 0.5
 
     @all_or_nothing
     @torch.no_grad()
@@ -42,11 +43,7 @@ class LayersEstimator(GraphEstimator):
         if isinstance(self.aggregation, str):
             how = f"aggregation=Propagation({self.aggregation!r}, weights='log', unit=...) takes logarithms"
             warn_of_heavy_tail(weights_of(graph), how)
-        shared = ("kernel", "aggregation", "hops", "normalize", "gram")
-        options: dict[str, Any] = {name: getattr(self, name) for name in shared}
-        numbers = self._numbers_of_channels(graph.num_nodes)
-        models = [KernelLayers(self.n_features_in_, channels, power=self._power, **options) for channels in numbers]
-        self.layers_ = [model.to(graph.x.device).initialize(graph) for model in models]
+        self.layers_ = [self._fitted(graph)]
         self.graph_, self.from_rows_ = graph, not isinstance(X, Data)
         h = self._values(None)
         self.embedding_ = self._answer(h)
@@ -56,15 +53,17 @@ class LayersEstimator(GraphEstimator):
     def _finish(self, h: Tensor) -> None:
         """What is left to do once the embeddings of the fitted graph are known."""
 
-    def _numbers_of_channels(self, num_nodes: int) -> Sequence[int | Sequence[int]]:
-        """Those of the layers of each model."""
-        return [self.channels]
+    def _fitted(self, graph: Data) -> KernelLayers:
+        """The layers, fitted to a graph."""
+        options: dict[str, Any] = {name: getattr(self, name) for name in SHARED}
+        layers = KernelLayers(self.n_features_in_, self.channels, hops=self.hops, **options)
+        return layers.to(graph.x.device).initialize(graph)
 
     def _fitted_layers(self) -> Sequence[KernelLayers]:
         return self.layers_
 
     def _values(self, graph: Data | None) -> Tensor:
-        return torch.cat([layers.embed(graph) for layers in self.layers_], dim=1)
+        return self.layers_[0].embed(graph)
 
 
 class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEstimator, BaseTransform):  # type: ignore[misc]
@@ -150,83 +149,3 @@ class GCKMEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LayersEst
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
-
-
-class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
-    """Clusters the nodes of a graph, or the rows of a matrix: k-means on the last of two unsupervised layers.
-
-    Clusters depend on the numbers of channels, which nothing but labels could choose. By default four models take
-    part, with ``(k, k)``, ``(2 k, k)``, ``(16, k)`` and ``(32, k)`` channels, and k-means gets their embeddings
-    side by side; :doc:`results </results>` compare this with single models.
-
-    .. code-block:: python
-
-        GCKMClustering(n_clusters=7).fit_predict(data)   # x and edge_index
-        GCKMClustering(n_clusters=7).fit_predict(X)      # a graph of nearest rows
-
-    It takes graphs and arrays, and returns tensors or arrays, as :class:`~torch_gckm.GCKMClassifier` does.
-
-    Args:
-        n_clusters: The number of clusters ``k``.
-        channels: The embedding dimensions of the layers of a single model.
-        aggregation, kernel, hops, normalize, n_neighbors, gram, directed: As for :class:`GCKMEmbedding`.
-        n_init: How often k-means starts; the best result counts.
-        random_state: The seed of k-means.
-
-    Attributes:
-        labels_: The cluster of every node, ``[n]``.
-        embedding_: The embeddings that were clustered, ``[n, channels]``.
-        cluster_centers_: The means of the clusters' embeddings, ``[k, channels]``.
-        layers_: The fitted layers, of each of the models.
-        graph_: The fitted graph.
-        n_features_in_: The number of features.
-        from_rows_: Whether the fit was to arrays.
-        edges_given_: Whether it was given edges.
-        directed_: Whether directions of edges are kept.
-    """
-
-    _power = 0.0  # The numbers of channels were settled with directions that all count alike.
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        channels: int | Sequence[int] | None = None,
-        aggregation: PropagationLike | Sequence[PropagationLike] = "gcn",
-        kernel: KernelLike = "rbf",
-        hops: int | Sequence[int] = 1,
-        normalize: Normalize = None,
-        n_neighbors: int = 10,
-        gram: GramLike = "auto",
-        n_init: int = 10,
-        random_state: int | np.random.RandomState | None = 0,
-        directed: bool = False,
-    ) -> None:
-        self.n_clusters, self.channels, self.aggregation, self.kernel = n_clusters, channels, aggregation, kernel
-        self.hops, self.normalize, self.n_neighbors, self.gram = hops, normalize, n_neighbors, gram
-        self.n_init, self.random_state, self.directed = n_init, random_state, directed
-
-    def _finish(self, h: Tensor) -> None:
-        means = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state)
-        self._means = means.fit(h.cpu().contiguous().numpy())
-        self.labels_ = self._answer(torch.from_numpy(self._means.labels_).to(h.device).long())
-        self.cluster_centers_ = self._answer(torch.from_numpy(self._means.cluster_centers_).to(h))
-
-    def predict(self, X: Any = None, *, edge_index: Any = None, edge_weight: Any = None) -> Any:
-        """Clusters ``[n]`` of the fitted graph, of another, or of rows: the centres nearest to their embeddings.
-
-        Args:
-            X: A ``Data`` object with the complete new graph, or features; by default the fitted graph.
-            edge_index: If given, the edges of a whole new graph, whose features are ``X``.
-            edge_weight: The weights of these edges, ``[E]``.
-        """
-        h = self._ask(X, edge_index, edge_weight)
-        clusters = torch.from_numpy(self._means.predict(h.cpu().contiguous().numpy()))
-        return self._answer(clusters.to(h.device).long())
-
-    def _numbers_of_channels(self, num_nodes: int) -> Sequence[int | Sequence[int]]:
-        """The given numbers, or some that a graph of this size can tell apart from noise."""
-        if self.channels is not None:
-            return super()._numbers_of_channels(num_nodes)
-        k = min(self.n_clusters, num_nodes)
-        most = max(k, num_nodes // NODES_PER_CHANNEL)
-        return [(min(first, most), k) for first in (k, 2 * k, 16, 32)]
