@@ -53,7 +53,7 @@ class TestEnsemble:
                 other.measures["per_class_out_loss"] = -1.0
         assert result.ranking.worth_combining(result.ranked()) == [best]
         original = result._try
-        monkeypatch.setattr(result, "_try", lambda trial, **options: None if trial is best else original(trial))
+        monkeypatch.setattr(result, "_try", lambda trial, *_: None if trial is best else original(trial))
         assert len(result.ensemble(3, self_training=False).members) == 3
 
     def test_a_member_that_cannot_be_fitted_again_is_replaced(self, graph, monkeypatch):
