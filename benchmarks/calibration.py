@@ -54,7 +54,12 @@ def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 10) -> float
 def judged(probabilities: Tensor, y: Tensor) -> dict[str, float]:
     certainty, predicted = probabilities.double().max(dim=1)
     accuracy, mean = 100 * float((predicted == y).double().mean()), 100 * float(certainty.mean())
-    found = {"ece": calibration_error(probabilities, y), "accuracy": accuracy, "certainty": mean, "gap": mean - accuracy}
+    found = {
+        "ece": calibration_error(probabilities, y),
+        "accuracy": accuracy,
+        "certainty": mean,
+        "gap": mean - accuracy,
+    }
     return {name: round(value, 3) for name, value in found.items()}
 
 

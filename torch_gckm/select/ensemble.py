@@ -23,7 +23,7 @@ from torch_gckm.select.class_prior import offset_for
 from torch_gckm.select.inductive_ensemble import Calibration, InductiveEnsemble
 from torch_gckm.select.look_ahead import Suggestion, look_ahead
 from torch_gckm.select.unlabelled import check_count, is_better_than_chance, solve_for_more, sureness, with_sure_nodes
-from torch_gckm.select.withheld import groups_to_withhold, means_of_groups, withheld_similarity
+from torch_gckm.select.withheld import groups_to_withhold, labels_in, means_of_groups, withheld_similarity
 
 
 class GCKMEnsemble(PredictsSets, InductiveEnsemble):
@@ -221,7 +221,7 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
             ) from error
         groups = groups_to_withhold(fits[0].labels)
         if groups.size(1):
-            withheld, classes = means_of_groups(withheld, groups), fits[0].labels[groups.unique()]
+            withheld, classes = means_of_groups(withheld, groups), fits[0].labels[labels_in(groups)]
         if classes.numel():
             self.temperature.fill_(gain * calibrate(withheld, classes)[0])
         if panels.holds_somewhere(unlabelled, over) and (classes.numel() or len(self.members) > 1):

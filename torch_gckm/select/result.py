@@ -19,7 +19,7 @@ from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, describe_error
 from torch_gckm.select.unseen import Unseen, unseen
 from torch_gckm.select.value_ensemble import ValueEnsemble
 from torch_gckm.select.values import ValueEvaluator
-from torch_gckm.select.withheld import check_well_posed
+from torch_gckm.select.withheld import check_well_posed, labels_in
 
 MEMBERS = 8  # How many settings an ensemble combines.
 PREPARING = "preparing the graph"
@@ -127,7 +127,7 @@ class SearchResult:
         evaluator, ranking = self.evaluator, self.ranking
         if isinstance(evaluator, ValueEvaluator):
             return None
-        withheld = evaluator.classes[evaluator.groups.unique()]
+        withheld = evaluator.classes[labels_in(evaluator.groups)]
         return unseen(
             self.trials, withheld, lambda trials: choose_members(ranking.worth_combining(ranking.order(trials)), size)
         )

@@ -54,16 +54,22 @@ def withheld_similarity(fit: ReadoutFit, codes: Tensor, groups: Tensor) -> Tenso
     return class_similarity(torch.cat(list(fit.leave_out(fit.labelled[groups]))), codes)
 
 
+def labels_in(groups: Tensor) -> Tensor:
+    """The labels that are in some group, in increasing order."""
+    return groups.unique()
+
+
 def means_of_groups(similarity: Tensor, groups: Tensor) -> Tensor:
     """The mean scores of every label that is in some group, from those of the groups one after the other."""
-    labels, places = groups.to(similarity.device).unique(return_inverse=True)
-    share = torch.nn.functional.one_hot(places.flatten(), labels.numel()).to(similarity)
+    labels = labels_in(groups.to(similarity.device))
+    places = torch.searchsorted(labels, groups.flatten().to(similarity.device))
+    share = torch.nn.functional.one_hot(places, labels.numel()).to(similarity)
     return panels.cross(share / panels.column_sums(share), similarity)
 
 
 def scores_to_keep(similarity: Tensor, groups: Tensor) -> list[list[float]] | None:
     """The same for a file: divided by their spread, and rounded; ``None`` without any, or if there are many."""
-    if not 0 < groups.unique().numel() * similarity.size(1) <= _MOST_NUMBERS:
+    if not 0 < labels_in(groups).numel() * similarity.size(1) <= _MOST_NUMBERS:
         return None
     mean = means_of_groups(similarity, groups)
     rows: list[list[float]] = (mean / panels.spread(mean).clamp(min=1e-12)).tolist()
