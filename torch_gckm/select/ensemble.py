@@ -138,7 +138,8 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
 
         Args:
             data: The fitted graph and its labels.
-            confidence: The calibrated probability from which a class counts as sure.
+            confidence: The probability from which a class counts as sure, see
+                :func:`torch_gckm.select.unlabelled.sureness`.
             strength: The total weight of further labels, in labels per class; see :mod:`torch_gckm.select.unlabelled`.
             rounds: How often to do so; each round starts from the given labels and the last round's probabilities.
             split: The column to use of masks ``[n, splits]``.

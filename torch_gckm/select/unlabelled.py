@@ -30,7 +30,7 @@ _CLEARLY = 2.0  # Standard errors of the share that a guess gets right.
 def with_sure_nodes(labels: Targets, probabilities: Tensor, confidence: float, strength: float) -> Targets:
     """The labels and further ones of unlabelled nodes; the labels themselves if there are none to add.
 
-    A class counts as sure from a probability of ``confidence`` on; probabilities are calibrated, ``[n, num_classes]``.
+    A class counts as sure from a probability of ``confidence`` on, ``[n, num_classes]``.
     The total weight of further labels is ``strength`` labels of weight 1 per class; no single one weighs more than 1.
     """
     unlabelled = ~labels.is_labelled

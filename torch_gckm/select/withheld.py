@@ -81,7 +81,8 @@ class Withheld:
     """Scores and probabilities of labelled nodes whose own labels were withheld.
 
     Single labels are withheld for :attr:`predicted`; one label of every class at a time, in 50 random groups, for
-    the probabilities, as :class:`~torch_gckm.select.GCKMEnsemble` does to calibrate them.
+    the probabilities, by the factor that fits them best; see :mod:`torch_gckm.select.calibration` for what
+    :class:`~torch_gckm.select.GCKMEnsemble` makes of it.
     """
 
     nodes: Tensor  #: The labelled nodes whose class has another label, [b]; a class's only label cannot be withheld.
