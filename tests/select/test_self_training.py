@@ -61,7 +61,9 @@ class TestEnsemble:
         plain = found(graph).ensemble(3, self_training=False)
         labels = Targets.of(graph, 3)
         withheld = plain._withheld(plain._fits_to(labels))
-        sure = (sureness(plain.scores(), plain._votes(), *withheld, plain.partition) * plain.scores()).softmax(dim=1)
+        sure = (sureness(plain.scores(), plain._votes(), *withheld, over=plain.partition) * plain.scores()).softmax(
+            dim=1
+        )
         more = with_sure_nodes(labels, sure, 0.6, 4.0)
         assert int((more.classes >= 0).sum()) > 6
         trained = found(graph).ensemble(3, self_training=False)
