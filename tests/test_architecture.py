@@ -88,9 +88,11 @@ ALLOWED = {
     "readout/targets.py": {"balanced", "class_codes", "pick_mask"},
     "train/metrics.py": {"balanced_accuracy", "cosine_score", "effective_classes"},
     "select/class_prior.py": {"checked_prior", "offset_for"},
-    "select/ensemble.py": {"_is_better_than_chance", "self_train_on"},
-    "select/unlabelled.py": {"with_sure_nodes", "main_directions"},
-    "select/withheld.py": {"calibrate", "groups_to_withhold", "loss", "withhold_labels"},
+    "select/calibration.py": {"calibrate"},
+    "select/ensemble.py": {"self_train_on"},
+    "select/unlabelled.py": {"is_better_than_chance", "with_sure_nodes", "main_directions"},
+    "select/unseen.py": {"parts", "unseen"},
+    "select/withheld.py": {"groups_to_withhold", "labels_in", "withhold_labels"},
     # Settings of a search.
     "select/criteria.py": {"__init__", "_auto", "_below", "_standardised"},
 }
@@ -107,7 +109,7 @@ OF_ONE_PROCESS = {
     "readout/updates.py": {"__init__"},
     "nn/extension.py": {"check_known"},
     "select/look_ahead.py": {"look_ahead"},
-    "select/unlabelled.py": {"main_directions"},
+    "select/unlabelled.py": {"is_better_than_chance", "main_directions"},
     "train/labelling.py": {"_chosen"},
     # What each process says of its own rows; all raise its error.
     "graph/edges.py": {"canonical_edges"},
@@ -123,10 +125,14 @@ OF_ONE_PROCESS = {
     "readout/leave_out.py": {"one_at_a_time", "in_groups", "patterns"},
     "nn/readout_fit.py": {"known_entries"},
     "select/criteria.py": {"__init__"},
-    "select/ensemble.py": {"suggestions", "_withheld", "_is_better_than_chance", "_machines"},
+    "select/calibration.py": {"agreement_of"},
+    "select/ensemble.py": {"suggestions", "_calibrate", "_withheld", "_machines"},
+    "select/unseen.py": {"combined", "parts", "ranked_by", "unseen"},
     "select/value_ensemble.py": {"__init__"},
     "select/values.py": {"explained", "means_of_others"},
-    "select/withheld.py": {"check_well_posed", "groups_to_withhold", "accuracy", "withhold_labels"},
+    "select/withheld.py": {
+        "check_well_posed", "groups_to_withhold", "means_of_groups", "scores_to_keep", "accuracy", "withhold_labels",
+    },
     "train/metrics.py": {"roc_auc"},
 }  # fmt: skip
 

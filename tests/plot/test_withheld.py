@@ -10,6 +10,7 @@ from torch_gckm.errors import IllPosedError, InvalidInputError, NotFittedError
 from torch_gckm.kernels import RBF
 from torch_gckm.plot.withheld import Bins, confusion_counts
 from torch_gckm.readout import class_similarity
+from torch_gckm.select.calibration import calibrate
 from torch_gckm.select.withheld import groups_to_withhold, withheld_similarity
 
 
@@ -45,14 +46,15 @@ def test_self_training_changes_nothing(data, ensembles):
     assert not torch.allclose(ensembles[0].scores(), ensembles[1].scores(), atol=1e-3)
 
 
-def test_probabilities_are_those_of_the_calibration(data, ensembles):
+def test_probabilities_are_those_of_the_factor_that_fits_best(data, ensembles):
     ensemble, found = ensembles[0], plot.withheld(ensembles[0], data)
     groups = groups_to_withhold(data.y[:6])
     parts = [
         withheld_similarity(m.readout.fit, m.readout.codes, groups) / s
         for m, s in zip(ensemble.members, ensemble.spread, strict=True)
     ]
-    expected = (ensemble.temperature * torch.stack(parts).mean(dim=0)).softmax(dim=1)
+    mean = torch.stack(parts).mean(dim=0)
+    expected = (calibrate(mean, data.y[:6][groups].flatten())[0] * mean).softmax(dim=1)
     torch.testing.assert_close(found.probabilities, expected, atol=1e-4, rtol=1e-3)
     assert found.drawn.tolist() == groups.flatten().tolist()
     alone = [class_similarity(m.readout.leave_one_out(), m.readout.codes).argmax(dim=1) for m in ensemble.members]

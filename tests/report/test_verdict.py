@@ -7,6 +7,7 @@ import torch
 from tests.conftest import make_graph
 from torch_gckm.report import verdict
 from torch_gckm.report.graphs import GraphView
+from torch_gckm.select.unseen import Unseen
 from torch_gckm.select.withheld import Withheld
 
 NAMES = ["ant", "bee", "<cat>"]
@@ -26,6 +27,9 @@ def withheld(classes, predicted, certainty=0.9, drawn_right=None):
     return Withheld(everything, classes, predicted, [0.5], everything, probabilities, None, 0, NAMES)
 
 
+GUESSES = Unseen(right=11, count=30, chance=1 / 3, gain=0.2)
+
+
 def said(findings):
     return [(found.kind, html.unescape(re.sub("<.*?>", "", found.words))) for found in findings]
 
@@ -38,6 +42,10 @@ def test_what_is_right():
     assert said(verdict.accuracy_of_withheld(withheld(labels, labels), "", searched=True)) == [
         ("good", "30 of 30 withheld labels are right. They have chosen the settings, so expect less of other nodes.")
     ]
+    ((kind, words),) = said(verdict.accuracy_of_withheld(withheld(labels, labels), "", searched=True, unseen=GUESSES))
+    assert kind == "warning"
+    assert words.startswith("30 of 30 withheld labels are right. But they have chosen the settings; of labels that")
+    assert "11 of 30 are right, no better than by chance: predictions are little more than guesses." in words
     ((kind, words),) = said(verdict.accuracy_of_withheld(found, "", searched=True))
     assert kind == "warning"
     assert words.startswith("10 of 30 withheld labels are right. Predictions are little better than chance:")

@@ -8,8 +8,9 @@ from torch_gckm import SemiSupRKMReadout
 from torch_gckm.errors import InvalidInputError, SingularReadoutError
 from torch_gckm.readout import Targets
 from torch_gckm.select import GCKMEnsemble
-from torch_gckm.select.unlabelled import with_sure_nodes
-from torch_gckm.select.withheld import calibrate, groups_to_withhold
+from torch_gckm.select.calibration import agreement_of, calibrate, certainty_of, expected_accuracy
+from torch_gckm.select.unlabelled import is_better_than_chance, sureness, with_sure_nodes
+from torch_gckm.select.withheld import groups_to_withhold
 
 
 def found(data, count=16, **options):
@@ -59,7 +60,11 @@ class TestEnsemble:
     def test_is_what_solving_for_further_labels_gives(self, graph):
         plain = found(graph).ensemble(3, self_training=False)
         labels = Targets.of(graph, 3)
-        more = with_sure_nodes(labels, plain.predict_proba(), 0.6, 4.0)
+        withheld = plain._withheld(plain._fits_to(labels))
+        sure = (sureness(plain.scores(), plain._votes(), *withheld, over=plain.partition) * plain.scores()).softmax(
+            dim=1
+        )
+        more = with_sure_nodes(labels, sure, 0.6, 4.0)
         assert int((more.classes >= 0).sum()) > 6
         trained = found(graph).ensemble(3, self_training=False)
         trained.self_train(graph, confidence=0.6, strength=4.0, rounds=1)
@@ -117,9 +122,9 @@ class TestEnsemble:
         for data in (graph, more):
             targets = Targets.of(data, 3)
             fits = [model.readout.solved_again(targets) for model in ensemble.members]
-            _, classes = ensemble._withheld(fits)
+            scores, classes = ensemble._withheld(fits)
             assert set(classes.tolist()) == {0, 1, 2}
-            assert ensemble._is_better_than_chance(targets)
+            assert is_better_than_chance(scores, classes, targets)
             ensemble.self_train(data)
             assert torch.equal(ensemble.labelled, data.train_mask.nonzero().squeeze(1))
         assert not torch.equal(ensemble.scores(), once)
@@ -142,22 +147,33 @@ class TestEnsemble:
     def test_with_one_label_per_class_agreement_calibrates(self, graph):
         graph.train_mask = torch.arange(60) < 3
         ensemble = found(graph).ensemble(4, self_training=False)
-        rest, predicted = ~graph.train_mask, ensemble.predict()
-        agreed = sum(float((m.predict() == predicted)[rest].double().mean()) for m in ensemble.members)
-        agreement = (agreed + 1 / 3) / 5
-        certainty = float(ensemble.predict_proba()[rest].amax(dim=1).mean())
-        assert certainty == pytest.approx(agreement, abs=1e-3)
+        rest = ~graph.train_mask
+        votes = torch.stack([model.predict()[rest] for model in ensemble.members])
+        agreement = (agreement_of(votes) - 1 / 3) * 3 / 2
+        certainty = certainty_of(ensemble.scores()[rest], float(ensemble.temperature))
+        assert certainty == pytest.approx(1 / 3 + 2 / 3 * agreement**2, abs=1e-3)
         assert float(found(graph).ensemble(1, self_training=False).temperature) == 1.0
+        # Self-training tells sure nodes by the share of members that agree with the ensemble.
+        nothing = ensemble.scores()[:0], torch.empty(0, dtype=torch.long)
+        factor = sureness(ensemble.scores()[rest], votes, *nothing, ensemble.partition)
+        agreed = float((votes == ensemble.predict()[rest]).double().mean())
+        assert certainty_of(ensemble.scores()[rest], factor) == pytest.approx((4 * agreed + 1 / 3) / 5, abs=1e-3)
 
     def test_few_labels_are_calibrated_by_withholding_one_of_every_class(self, graph):
-        ensemble = found(graph).ensemble(4, self_training=False)
-        labelled = ensemble.labelled
+        result = found(graph)
+        ensemble = result.ensemble(4, self_training=False)
+        labelled, rest = ensemble.labelled, ~graph.train_mask
         groups = groups_to_withhold(graph.y[labelled])
         total = 0.0
         for model, spread in zip(ensemble.members, ensemble.spread, strict=True):
             total = total + torch.cat(list(model.readout.leave_out(labelled[groups]))) / spread / 4
-        expected = calibrate(total, graph.y[labelled][groups].flatten())[0]
-        assert float(ensemble.temperature) == pytest.approx(expected, rel=1e-4)
+        withheld = torch.stack([total[groups.flatten() == place].mean(dim=0) for place in range(6)])
+        votes = torch.stack([model.predict()[rest] for model in ensemble.members])
+        scores, gain = ensemble.scores()[rest], result.unseen(4).gain
+        expected = expected_accuracy(scores, votes, withheld, graph.y[labelled], 3, gain)
+        assert certainty_of(scores, float(ensemble.temperature)) == pytest.approx(expected, abs=1e-3)
+        factor = sureness(scores, votes, total, graph.y[labelled][groups].flatten(), ensemble.partition)
+        assert factor == pytest.approx(calibrate(total, graph.y[labelled][groups].flatten())[0], rel=1e-6)
 
     def test_another_graph_is_refused(self, graph):
         ensemble = found(graph).ensemble(2, self_training=False)

@@ -87,6 +87,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         class_names_: The names of the class numbers of a graph, if they were given.
         node_names_: The names of the nodes, if they were given.
         directed_: Whether directions of edges are kept.
+        unseen_: How labels that were withheld from the choice of settings, too, are predicted; ``None`` without any.
         scales_: With several labels per node, what turns scores into probabilities, ``[2, L]``; else ``None``.
         seconds_: How long the parts of the fit took.
         n_features_in_: The number of features.
@@ -165,6 +166,9 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         self.labels_ = replace(result.evaluator.labels, test=numbered.test_nodes(graph))
         self.class_names_ = None if class_names is None or from_rows else list(class_names)
         self._keep_names(node_names, feature_names, from_rows)
+        self.unseen_ = result.unseen(self.members)
+        if self.unseen_ is not None:
+            self.unseen_.warn(stacklevel=3)  # Beyond `all_or_nothing`.
         return self
 
     def _fit_several(
@@ -181,7 +185,8 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
             raise InvalidInputError(f"'class_names' has {len(class_names)} names for {columns} labels")
         self.labels_ = self._fit_model(graph, None).evaluator.labels
         assert isinstance(self.model_, ValueEnsemble)
-        self.scales_, self.class_names_ = label_scales(self.model_.left_out(), self.model_.known()), None
+        self.scales_ = label_scales(self.model_.left_out(), self.model_.known())
+        self.class_names_ = self.unseen_ = None
         self.classes_ = np.arange(columns) if class_names is None else np.array(class_names)
         self._keep_names(*names, from_rows)
         return self
@@ -286,7 +291,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         loaded._take_content(content, ensemble_from(content, path))
         classes = content.get("classes", torch.arange(loaded.model_.out_channels))
         loaded.classes_ = classes if isinstance(classes, Tensor) else np.array(classes)
-        loaded.class_names_, loaded.scales_ = content.get("class_names"), content.get("scales")
+        loaded.class_names_, loaded.scales_, loaded.unseen_ = content.get("class_names"), content.get("scales"), None
         return loaded
 
     def _values(self, graph: Data | None, known: Tensor | None = None) -> Tensor:

@@ -115,8 +115,9 @@ def _findings(fit: ClassFit, result: SearchResult | None) -> verdict.Findings:
     size = len(fit.subject.names)
     given = torch.bincount(fit.subject.label_class.cpu(), minlength=size)
     predicted = torch.bincount(fit.predicted, minlength=size)
+    searched, unseen = result is not None, None if result is None else result.unseen(len(fit.subject.members))
     return [
-        *verdict.accuracy_of_withheld(fit.found, fit.reason, searched=result is not None),
+        *verdict.accuracy_of_withheld(fit.found, fit.reason, searched=searched, unseen=unseen),
         *verdict.trust_in_probabilities(fit.found),
         *verdict.weak_classes(fit.found),
         *verdict.labels_per_class(given, predicted, fit.subject.names),

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_gckm.report.graphs import GraphView
 from torch_gckm.report.markup import Markup, join, prose, text
 from torch_gckm.select import SearchResult
+from torch_gckm.select.unseen import Unseen
 from torch_gckm.select.withheld import Withheld
 
 _CLEARLY = 2.0  # Standard errors.
@@ -51,8 +52,13 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
 
 
-def accuracy_of_withheld(found: Withheld | None, reason: str, *, searched: bool = False) -> Findings:
-    """How many withheld labels are right, and whether a guess would do as well; they may have chosen the settings."""
+def accuracy_of_withheld(
+    found: Withheld | None, reason: str, *, searched: bool = False, unseen: Unseen | None = None
+) -> Findings:
+    """How many withheld labels are right, and whether a guess would do as well.
+
+    If they have chosen the settings (``searched``), those that did not (``unseen``) may tell another story.
+    """
     if found is None:
         return [Finding("warning", prose("Nothing can be checked with [withheld label]s: {reason}.", reason=reason))]
     count = found.classes.numel()
@@ -62,6 +68,12 @@ def accuracy_of_withheld(found: Withheld | None, reason: str, *, searched: bool 
     values = {"right": f"{right:,}", "count": f"{count:,}"}
     sentence = "{right} of {count} [withheld label]s are right."
     if right / count > limit:
+        if unseen is not None and unseen.is_near_chance:
+            sentence += (
+                " But they have chosen the [setting]s; of labels that did not, {few} of {all} are right, no better "
+                "than by chance: predictions are little more than guesses. Label more nodes."
+            )
+            return [Finding("warning", prose(sentence, **values, few=f"{unseen.right:,}", all=f"{unseen.count:,}"))]
         if searched:
             sentence += " They have chosen the [setting]s, so expect less of other nodes."
         return [Finding("good" if right / count >= _FEW_RIGHT else "advice", prose(sentence, **values))]

@@ -1,6 +1,5 @@
 """Several fitted models whose scores are averaged."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
@@ -19,27 +18,20 @@ from torch_gckm.nn.readout_fit import ReadoutFit
 from torch_gckm.nn.settings import save_content
 from torch_gckm.partition import Partition
 from torch_gckm.readout import Machine, Targets, class_similarity, label_weights
+from torch_gckm.select.calibration import calibrate, certainty_of, expected_accuracy, temperature_of
 from torch_gckm.select.class_prior import offset_for
 from torch_gckm.select.inductive_ensemble import Calibration, InductiveEnsemble
 from torch_gckm.select.look_ahead import Suggestion, look_ahead
-from torch_gckm.select.unlabelled import check_count, solve_for_more, with_sure_nodes
-from torch_gckm.select.withheld import (
-    calibrate,
-    groups_to_withhold,
-    temperature_of,
-    withheld_similarity,
-)
-from torch_gckm.train.metrics import accuracy
-
-_CLEARLY = 2.0  # Standard errors of the share that a guess gets right.
+from torch_gckm.select.unlabelled import check_count, is_better_than_chance, solve_for_more, sureness, with_sure_nodes
+from torch_gckm.select.withheld import groups_to_withhold, labels_in, means_of_groups, withheld_similarity
 
 
 class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     r"""The mean of several fitted models' class scores, each divided by its spread on the fitted graph.
 
-    It predicts, extends to new nodes, saves and loads as a single :class:`~torch_gckm.nn.GCKM` does. Probabilities are
-    calibrated on scores of labelled nodes whose own labels were withheld. If every class has a single label, none can
-    be: the mean certainty about unlabelled nodes is then the share of them on which members agree with the ensemble.
+    It predicts, extends to new nodes, saves and loads as a single :class:`~torch_gckm.nn.GCKM` does. The mean certainty
+    of its probabilities about unlabelled nodes is an estimate of the accuracy there, from withheld labels and from how
+    often members agree; see :mod:`torch_gckm.select.calibration`.
 
     For prediction sets, members are solved for the given labels only, which keep their weights; a further one has that
     of its class. Their coverage is not guaranteed if labels have chosen the members, as a search does it.
@@ -48,6 +40,8 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
         members: Models fitted to the same graph, with readouts solved for the same labels at step 0.
         calibration: How scores are combined and turned into probabilities; by default found by withheld labels.
         labelled: The nodes whose labels were given; by default those of the members, which may have more.
+        gain: How much smaller the factor of scores is for labels that did not choose the members, if labels did; see
+            :mod:`torch_gckm.select.unseen`.
 
     Attributes:
         labelled: The nodes whose labels were given, in increasing order.
@@ -56,7 +50,11 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
     labelled: Tensor
 
     def __init__(
-        self, members: Sequence[GCKM], calibration: Calibration | None = None, labelled: Tensor | None = None
+        self,
+        members: Sequence[GCKM],
+        calibration: Calibration | None = None,
+        labelled: Tensor | None = None,
+        gain: float = 1.0,
     ) -> None:
         super().__init__(members, calibration or Calibration([1.0] * len(members), 1.0))
         if len({tuple(model.data_id.tolist()) for model in members}) > 1:
@@ -65,7 +63,7 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
             labelled = members[0].readout.labelled if self.is_fitted else torch.empty(0, dtype=torch.long)
         self.register_buffer("labelled", labelled)
         if calibration is None and self.is_fitted:
-            self._calibrate()
+            self._calibrate(gain)
 
     @property
     def members(self) -> list[GCKM]:
@@ -140,7 +138,8 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
 
         Args:
             data: The fitted graph and its labels.
-            confidence: The calibrated probability from which a class counts as sure.
+            confidence: The probability from which a class counts as sure, see
+                :func:`torch_gckm.select.unlabelled.sureness`.
             strength: The total weight of further labels, in labels per class; see :mod:`torch_gckm.select.unlabelled`.
             rounds: How often to do so; each round starts from the given labels and the last round's probabilities.
             split: The column to use of masks ``[n, splits]``.
@@ -159,11 +158,14 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
         """See :meth:`self_train`; with the labels of the fitted graph. ``step`` is called after every solve."""
         self.labelled = targets.labelled
         unlabelled, over = ~targets.is_labelled, targets.partition
-        if not self._is_better_than_chance(targets):
+        withheld = self._withheld(self._fits_to(targets))
+        if not panels.holds_somewhere(unlabelled, over) or not is_better_than_chance(*withheld, targets):
             return self
         prior = panels.column_means(self.predict_proba(), over) if bool(self.offset.any()) else None
-        plain = (self.temperature * self.scores()[unlabelled]).softmax(dim=1)
-        certainty = float(panels.mean(plain.amax(dim=1), over))
+        certainty = self._certainty(unlabelled)
+        scores, votes = self.scores()[unlabelled], self._votes()[:, unlabelled]
+        self._set_temperature(sureness(scores, votes, *withheld, over), prior)
+        sure = self._certainty(unlabelled)
         for _ in range(rounds):
             more = with_sure_nodes(targets, self.predict_proba(), confidence, strength)
             if more is targets:
@@ -173,9 +175,8 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
                 if step is not None:
                     step()
             self._standardise()
-            self.temperature.fill_(temperature_of(self.scores()[unlabelled], certainty, over))
-            if prior is not None:
-                self.use_class_prior(prior)
+            self._set_temperature(temperature_of(self.scores()[unlabelled], sure, over), prior)
+        self._set_temperature(temperature_of(self.scores()[unlabelled], certainty, over), prior)
         return self
 
     def is_fitted_on(self, data: Data | PreparedGraph) -> bool:
@@ -208,21 +209,36 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
         return ensemble_from(load_tensors(path), path)
 
     @torch.no_grad()
-    def _calibrate(self) -> None:
+    def _calibrate(self, gain: float) -> None:
         self._standardise()
         fits = [model.readout.fit for model in self.members]
-        unlabelled = fits[0].label_class < 0
+        unlabelled, over = fits[0].label_class < 0, self.partition
         try:
-            scores, classes = self._withheld(fits)
-            if classes.numel():
-                self.temperature.fill_(calibrate(scores, classes)[0])
-            elif len(self.members) > 1 and panels.holds_somewhere(unlabelled, self.partition):
-                self._calibrate_by_agreement(unlabelled)
+            withheld, classes = self._withheld(fits)
         except NotFittedError as error:
             raise InvalidInputError(
                 "an ensemble is calibrated on scores of withheld labels, which need models at step 0 whose readouts "
                 "were just solved; call model.solve(data) on its members first"
             ) from error
+        groups = groups_to_withhold(fits[0].labels)
+        if groups.size(1):
+            withheld, classes = means_of_groups(withheld, groups), fits[0].labels[labels_in(groups)]
+        if classes.numel():
+            self.temperature.fill_(gain * calibrate(withheld, classes)[0])
+        if panels.holds_somewhere(unlabelled, over) and (classes.numel() or len(self.members) > 1):
+            scores, votes = self.scores()[unlabelled], self._votes()[:, unlabelled]
+            present = panels.count(fits[0].counts > 0)
+            accuracy = expected_accuracy(scores, votes, withheld, classes, present, gain, over)
+            self.temperature.fill_(temperature_of(scores, accuracy, over))
+
+    def _set_temperature(self, temperature: float, prior: Tensor | None) -> None:
+        self.temperature.fill_(temperature)
+        if prior is not None:
+            self.use_class_prior(prior)
+
+    def _certainty(self, nodes: Tensor) -> float:
+        """The mean certainty about some nodes if nothing is known of the shares of the classes."""
+        return certainty_of(self.scores()[nodes], float(self.temperature), self.partition)
 
     def _withheld(self, fits: Sequence[ReadoutFit]) -> tuple[Tensor, Tensor]:
         """Scores ``[g, num_classes]`` of withheld labels and their classes ``[g]``, by fits to the same labels.
@@ -241,29 +257,17 @@ class GCKMEnsemble(PredictsSets, InductiveEnsemble):
         left_out = [fit.leave_one_out()[several] for fit in fits]
         return self._mean([class_similarity(*part) for part in zip(left_out, codes, strict=True)]), classes[several]
 
-    def _is_better_than_chance(self, targets: Targets) -> bool:
-        """Whether withheld labels are predicted clearly better than by a guess; also if none can be withheld."""
+    def _fits_to(self, targets: Targets) -> list[ReadoutFit]:
+        """Fits to these labels, without those of self-training."""
         fits = [model.readout.fit for model in self.members]
         known = all(fit.solution is not None and torch.equal(fit.label_class, targets.classes) for fit in fits)
-        if not self.partition.processes.everywhere(known):
-            fits = [model.readout.solved_again(targets) for model in self.members]
-        scores, classes = self._withheld(fits)
-        if classes.numel() == 0:
-            return True
-        counts = targets.counts()
-        right, chance = accuracy(scores.argmax(dim=1), classes), 1.0 / panels.count(counts)
-        error = math.sqrt(chance * (1.0 - chance) / int(counts[counts > 1].sum()))
-        return self.partition.processes.everywhere(right >= chance + _CLEARLY * error)
+        if self.partition.processes.everywhere(known):
+            return fits
+        return [model.readout.solved_again(targets) for model in self.members]
 
-    def _calibrate_by_agreement(self, nodes: Tensor) -> None:
-        scores, count = self.scores()[nodes], len(self.members)
-        votes = [part[nodes].argmax(dim=1) for part in self._similarities()]
-        over = self.partition
-        agreement = float(panels.mean((torch.stack(votes) == scores.argmax(dim=1)).double(), over))
-        chance = 1.0 / self.out_channels
-        # As if there were one more member, which agrees by chance.
-        certainty = max(chance, (agreement * count + chance) / (count + 1))
-        self.temperature.fill_(temperature_of(scores, certainty, over))
+    def _votes(self) -> Tensor:
+        """The class that each member predicts for every fitted node, ``[members, n]``."""
+        return torch.stack([part.argmax(dim=1) for part in self._similarities()])
 
     @torch.no_grad()
     def _machines(self, per_class: bool) -> tuple[list[Machine], Tensor]:

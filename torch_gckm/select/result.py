@@ -16,9 +16,10 @@ from torch_gckm.select.criteria import Ranking
 from torch_gckm.select.ensemble import GCKMEnsemble
 from torch_gckm.select.time_limit import MemberTime, Rank, slowdown_of
 from torch_gckm.select.trial import FIT_ERRORS, Evaluator, Trial, describe_error, quiet
+from torch_gckm.select.unseen import Unseen, unseen
 from torch_gckm.select.value_ensemble import ValueEnsemble
 from torch_gckm.select.values import ValueEvaluator
-from torch_gckm.select.withheld import check_well_posed
+from torch_gckm.select.withheld import check_well_posed, labels_in
 
 MEMBERS = 8  # How many settings an ensemble combines.
 PREPARING = "preparing the graph"
@@ -101,7 +102,9 @@ class SearchResult:
             timing = MemberTime(end, self.ranked()[:size], self._slowdown(), self_training, over.processes)
             with Bar("models", min(size, len(self.ranked())), unit=" fitted", shown=shown, until=end) as bar:
                 members = self._members(size, timing, bar)
-            ensemble = GCKMEnsemble(members) if self._has_classes else ValueEnsemble(members)
+            found = self.unseen(size)
+            gain = 1.0 if found is None else found.gain
+            ensemble = GCKMEnsemble(members, gain=gain) if self._has_classes else ValueEnsemble(members)
             if class_prior is not None and self._has_classes:
                 ensemble.use_class_prior(class_prior)
             fitted = time.perf_counter()
@@ -115,6 +118,19 @@ class SearchResult:
         if timing.shortage is not None and over.rank == 0:
             warnings.warn(timing.shortage, GCKMWarning, stacklevel=2)
         return ensemble
+
+    def unseen(self, size: int = MEMBERS) -> Unseen | None:
+        """How labels are predicted that were withheld from the fit and from the choice of so many settings.
+
+        ``None`` if no class has two labels, or if there are so many that the choice hardly matters.
+        """
+        evaluator, ranking = self.evaluator, self.ranking
+        if isinstance(evaluator, ValueEvaluator):
+            return None
+        withheld = evaluator.classes[labels_in(evaluator.groups)]
+        return unseen(
+            self.trials, withheld, lambda trials: choose_members(ranking.worth_combining(ranking.order(trials)), size)
+        )
 
     def _members(self, size: int, timing: MemberTime, bar: Bar) -> list[GCKM]:
         """The models of the best settings, by their number; fewer if the time is up."""

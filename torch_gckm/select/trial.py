@@ -20,7 +20,8 @@ from torch_gckm.graph import Normalize, PreparedGraph, Scaling
 from torch_gckm.nn import GCKM, GCKMConv, ModelSettings, SemiSupRKMReadout
 from torch_gckm.partition import Partition
 from torch_gckm.readout import class_similarity
-from torch_gckm.select.withheld import calibrate, check_well_posed, groups_to_withhold, withheld_similarity
+from torch_gckm.select.calibration import calibrate
+from torch_gckm.select.withheld import check_well_posed, groups_to_withhold, scores_to_keep, withheld_similarity
 from torch_gckm.train.labelling import Labelling
 from torch_gckm.train.metrics import accuracy, combined_score, cosine_score, effective_classes
 
@@ -51,6 +52,8 @@ class Trial:
     measures: dict[str, float] = field(default_factory=dict)  #: Criteria by name, NaN where one has no meaning.
     seconds: float = 0.0
     error: str | None = None  #: Why it failed or was rejected.
+    #: The mean scores of every label that was withheld, one of every class at a time; ``None`` if there are many.
+    withheld: list[list[float]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as files hold them."""
@@ -142,7 +145,8 @@ class Evaluator:
         try:
             with self.partition.agreed():
                 self.measure(trial, self.solve(setting))
-                trial.measures = self.partition.processes.of_first(trial.measures)  # Rounding may differ.
+                first = self.partition.processes.of_first([trial.measures, trial.withheld])  # Rounding may differ.
+                trial.measures, trial.withheld = first
         except FIT_ERRORS as error:
             trial.error = describe_error(error)
         trial.seconds = time.perf_counter() - start
@@ -181,6 +185,7 @@ class Evaluator:
             "val_acc": accuracy(predicted, labels.y, labels.val, over),
             **_withheld("per_class_out", per_class, self.classes[self.groups].flatten()),
         }
+        trial.withheld = scores_to_keep(per_class, self.groups)
         num_val = panels.count(labels.val, over)
         if num_val:
             rest = labels.unlabelled & ~labels.val

@@ -6,6 +6,7 @@ further labels at all if it is never sure of one: they would drown it. The total
 further labels matter less the more labels are given.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,15 +17,20 @@ from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import Features
 from torch_gckm.nn import GCKM
+from torch_gckm.partition import Partition
 from torch_gckm.readout import Targets
+from torch_gckm.select.calibration import calibrate, temperature_of
 from torch_gckm.select.trial import FIT_ERRORS, describe_error, quiet
 from torch_gckm.select.withheld import check_well_posed
+from torch_gckm.train.metrics import accuracy
+
+_CLEARLY = 2.0  # Standard errors of the share that a guess gets right.
 
 
 def with_sure_nodes(labels: Targets, probabilities: Tensor, confidence: float, strength: float) -> Targets:
     """The labels and further ones of unlabelled nodes; the labels themselves if there are none to add.
 
-    A class counts as sure from a probability of ``confidence`` on; probabilities are calibrated, ``[n, num_classes]``.
+    A class counts as sure from a probability of ``confidence`` on, ``[n, num_classes]``.
     The total weight of further labels is ``strength`` labels of weight 1 per class; no single one weighs more than 1.
     """
     unlabelled = ~labels.is_labelled
@@ -43,6 +49,38 @@ def with_sure_nodes(labels: Targets, probabilities: Tensor, confidence: float, s
         weight=torch.where(sure, weights[classes], labels.weight),
         classes=torch.where(sure, classes, labels.classes),
     )
+
+
+def is_better_than_chance(scores: Tensor, classes: Tensor, targets: Targets) -> bool:
+    """Whether withheld labels are predicted clearly better than by a guess; also if none can be withheld."""
+    if classes.numel() == 0:
+        return True
+    counts = targets.counts()
+    right, chance = accuracy(scores.argmax(dim=1), classes), 1.0 / panels.count(counts)
+    error = math.sqrt(chance * (1.0 - chance) / int(counts[counts > 1].sum()))
+    return targets.partition.processes.everywhere(right >= chance + _CLEARLY * error)
+
+
+def sureness(scores: Tensor, votes: Tensor, withheld: Tensor, classes: Tensor, over: Partition) -> float:
+    """The factor of scores by which sure nodes are told: that of withheld labels, or else of the members' votes.
+
+    Without labels to withhold, the mean certainty is the share of members that agree with the ensemble, as if there
+    were one more, which agrees by chance.
+
+    Args:
+        scores: Scores of unlabelled nodes, ``[n, num_classes]``.
+        votes: The classes that members predict for them, ``[members, n]``.
+        withheld: Scores of withheld labels, ``[g, num_classes]``.
+        classes: Their classes, ``[g]``.
+        over: Which nodes these are.
+    """
+    if classes.numel():
+        return calibrate(withheld, classes)[0]
+    count, chance = votes.size(0), 1.0 / scores.size(1)
+    if count == 1:
+        return 1.0
+    agreement = float(panels.mean((votes == scores.argmax(dim=1)).double(), over))
+    return temperature_of(scores, max(chance, (agreement * count + chance) / (count + 1)), over)
 
 
 def solve_for_more(model: GCKM, targets: Targets, given: Targets) -> None:

@@ -6,13 +6,10 @@ state before either: embeddings from kernel PCA, and readouts solved for the giv
 """
 
 import copy
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from scipy.optimize import brentq, minimize_scalar
 from torch import Tensor
 
 from torch_gckm import panels
@@ -20,10 +17,11 @@ from torch_gckm.errors import IllPosedError, InvalidInputError
 from torch_gckm.graph import PreparedGraph
 from torch_gckm.nn import GCKM
 from torch_gckm.nn.readout_fit import ReadoutFit
-from torch_gckm.partition import WHOLE, Partition
 from torch_gckm.readout import Targets, class_similarity
+from torch_gckm.select.calibration import calibrate
 
 _MOST_LABELS = 3000  # With more, groups would need too large a matrix, and single labels say enough.
+_MOST_NUMBERS = 5000  # Scores of withheld labels that a trial keeps.
 
 
 def check_well_posed(fit: ReadoutFit) -> None:
@@ -56,45 +54,26 @@ def withheld_similarity(fit: ReadoutFit, codes: Tensor, groups: Tensor) -> Tenso
     return class_similarity(torch.cat(list(fit.leave_out(fit.labelled[groups]))), codes)
 
 
-def calibrate(similarity: Tensor, classes: Tensor) -> tuple[float, float]:
-    """The factor of scores whose softmax fits the classes best, and the mean log-loss it leaves; NaN without nodes.
-
-    Scores ``[n, num_classes]`` are of nodes whose labels they have not seen. Targets are smoothed by one part in the
-    number of nodes, so that a few nodes that are all right do not lead to infinite confidence.
-    """
-    count = similarity.size(0)
-    if count == 0:
-        return float("nan"), float("nan")
-    values = similarity.detach().double().cpu().numpy()
-    values = values - values.mean(axis=1, keepdims=True)
-    spread = float(values.std()) or 1.0
-    values = values / spread
-    smoothing = 1.0 / (count + 1)
-    true = values[np.arange(count), classes.cpu().numpy()]
-
-    def loss(log_factor: float) -> float:
-        scaled = np.exp(log_factor) * values
-        largest = scaled.max(axis=1)
-        normaliser = largest + np.log(np.exp(scaled - largest[:, None]).sum(axis=1))
-        # The rows of `values` have mean zero, so smoothing only shrinks the true class's share.
-        return float((normaliser - (1.0 - smoothing) * np.exp(log_factor) * true).mean())
-
-    best = minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded", options={"xatol": 1e-3})
-    return float(np.exp(best.x)) / spread, float(best.fun)
+def labels_in(groups: Tensor) -> Tensor:
+    """The labels that are in some group, in increasing order."""
+    return groups.unique()
 
 
-def temperature_of(scores: Tensor, certainty: float, over: Partition = WHOLE) -> float:
-    """The factor of scores for which a softmax has this mean of the largest probability."""
-    scores = scores.double() - scores.double().amax(dim=1, keepdim=True)
+def means_of_groups(similarity: Tensor, groups: Tensor) -> Tensor:
+    """The mean scores of every label that is in some group, from those of the groups one after the other."""
+    labels = labels_in(groups.to(similarity.device))
+    places = torch.searchsorted(labels, groups.flatten().to(similarity.device))
+    share = torch.nn.functional.one_hot(places, labels.numel()).to(similarity)
+    return panels.cross(share / panels.column_sums(share), similarity)
 
-    def excess(log_factor: float) -> float:
-        sure = (scores * math.exp(log_factor)).softmax(dim=1).amax(dim=1)
-        return float(panels.mean(sure, over)) - certainty
 
-    low, high = -12.0, 12.0
-    if excess(low) >= 0.0:
-        return math.exp(low)
-    return math.exp(high if excess(high) <= 0.0 else brentq(excess, low, high, xtol=1e-4))
+def scores_to_keep(similarity: Tensor, groups: Tensor) -> list[list[float]] | None:
+    """The same for a file: divided by their spread, and rounded; ``None`` without any, or if there are many."""
+    if not 0 < labels_in(groups).numel() * similarity.size(1) <= _MOST_NUMBERS:
+        return None
+    mean = means_of_groups(similarity, groups)
+    rows: list[list[float]] = (mean / panels.spread(mean).clamp(min=1e-12)).tolist()
+    return [[round(value, 4) for value in row] for row in rows]
 
 
 @dataclass(frozen=True)
@@ -102,7 +81,8 @@ class Withheld:
     """Scores and probabilities of labelled nodes whose own labels were withheld.
 
     Single labels are withheld for :attr:`predicted`; one label of every class at a time, in 50 random groups, for
-    the probabilities, as :class:`~torch_gckm.select.GCKMEnsemble` does to calibrate them.
+    the probabilities, by the factor that fits them best; see :mod:`torch_gckm.select.calibration` for what
+    :class:`~torch_gckm.select.GCKMEnsemble` makes of it.
     """
 
     nodes: Tensor  #: The labelled nodes whose class has another label, [b]; a class's only label cannot be withheld.
