@@ -19,15 +19,16 @@ MAY_IMPORT = {
     "gram": {"kernels"},
     "graph": {"kernels"},
     "optim": set(),
+    "tables": set(),
     "readout": {"kernels", "gram"},
     "nn": {"kernels", "gram", "graph", "readout"},
     "train": {"kernels", "graph", "nn", "optim", "readout"},
     "select": {"kernels", "gram", "graph", "nn", "readout", "train"},
-    "estimators": {"kernels", "gram", "graph", "nn", "readout", "select", "train"},
+    "estimators": {"kernels", "gram", "graph", "nn", "readout", "select", "tables", "train"},
     "plot": {"graph", "nn", "select", "train"},
     "report": {"graph", "nn", "plot", "readout", "select", "train"},
     "label": {"estimators", "graph", "readout", "select"},
-    "cli": {"datasets", "estimators", "graph", "label", "nn", "plot", "report", "select", "train"},
+    "cli": {"datasets", "estimators", "graph", "label", "nn", "plot", "report", "select", "tables", "train"},
 }
 
 OVER_ROWS = {
