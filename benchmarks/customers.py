@@ -1,6 +1,6 @@
 """Customers of a shop, as CSV files that nobody has prepared: ``gckm fit`` alone, and peers with prepared features.
 
-Columns have different units; there are words, true and false, dates and blanks, names of customers, and weights of edges
+Columns have different units; there are words, true and false, dates and blanks, names of customers, and edge weights
 from 0.6 to 7,000. Of 2,000 customers, 30 have a label. Every seed is another draw of the whole graph. Peers are given
 standardised numbers, words one-hot, blanks filled and marked, and choose between edges that are unweighted, weighted by
 logarithms or as given, and their own settings, by cross-validation on the 30 labels.

@@ -10,7 +10,7 @@ from torch_geometric.utils import coalesce, to_undirected
 from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.tables.cells import is_number
 from torch_gckm.tables.features import FeatureTable
-from torch_gckm.tables.headings import without_heading
+from torch_gckm.tables.headings import USUAL, without_heading
 from torch_gckm.tables.lines import MATRICES, Lines, read_lines
 
 Edges = tuple[Tensor, Tensor | None]
@@ -66,13 +66,15 @@ def read_nodes(edges: Path, labels: Path | None) -> FeatureTable:
     names: dict[str, None] = {}
     for lines, named in given:
         hint = "if it is, write a first line 'from,to' or 'node,class' above it; else call the nodes 'node' there"
-        rest = without_heading(lines, below or lines.rows[0][:named], None, named, [], hint)
+        first = lines.rows[0][:named] if lines.rows else []
+        are_usual = all(cell.lower() in USUAL for cell in first)
+        rest = without_heading(lines, below or ({} if are_usual else first), None, named, [], hint)
+        if named == 2 and not rest.rows:
+            raise InvalidInputError(f"{edges} has no edges, and nodes have no features: there is nothing to learn from")
         names |= dict.fromkeys(cell for row in rest.rows for cell in row[:named])
         blank = next((place for place, row in enumerate(rest.rows) if "" in row[:named]), None)
         if blank is not None:
             raise InvalidInputError(f"{rest.where(blank)}: a node has no name")
-    if not names:
-        raise InvalidInputError(f"{edges} has no edges, and nodes have no features: there is nothing to learn from")
     return FeatureTable(list(names), None)
 
 

@@ -176,8 +176,11 @@ class TableEncoding:
             new = [row for row, word in enumerate(column.values) if word not in known]
             if new:
                 word, first = column.values[new[0]], table.where(new[0])
-                rows = "a row has a word, which is new" if len(new) == 1 else f"{len(new):,} rows have words"
-                _tell(f"column '{code.name}': {rows} that are new, the first '{word}' in {first}: none counts")
+                first = f"'{word}' in {first}"
+                what = f"{first} is new and counts as no word"
+                if len(new) > 1:
+                    what = f"{len(new):,} rows have new words, the first {first}; they count as no word"
+                _tell(f"column '{code.name}': {what}")
 
 
 def _code(name: str, column: Column) -> ColumnCode:
