@@ -177,7 +177,7 @@ def forest(shop: Shop) -> tuple[np.ndarray, dict[str, Any]]:
             near, far = matrix @ x, matrix @ (matrix @ x)
             for hops, features in ((1, np.hstack([x, near])), (2, np.hstack([x, near, far]))):
                 for share in ("sqrt", 0.5):
-                    model = RandomForestClassifier(200, max_features=share, min_samples_leaf=1, random_state=0)
+                    model = RandomForestClassifier(100, max_features=share, n_jobs=1, random_state=0)
                     yield {"weights": weighting, "hops": hops, "max_features": share}, features, model
 
     return best(options(), shop)
@@ -222,16 +222,16 @@ def gcn(shop: Shop) -> tuple[np.ndarray, dict[str, Any]]:
 
     folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(shop.known, shop.y[shop.known]))
 
-    def score(*setting: Any) -> float:
+    def score(weighting: str, decay: float, drop: float) -> float:
         right = 0
         for kept, withheld in folds:
-            found = fitted(shop.known[kept], *setting, 0).argmax(dim=1).numpy()[shop.known[withheld]]
+            found = fitted(shop.known[kept], weighting, decay, drop, 0).argmax(dim=1).numpy()[shop.known[withheld]]
             right += int((found == shop.y[shop.known[withheld]]).sum())
         return right / len(shop.known)
 
     tried = {(w, decay, drop): score(w, decay, drop) for w in WEIGHTINGS for decay, drop in ((5e-4, 0.5), (5e-3, 0.5))}
     weighting, decay, drop = max(tried, key=tried.__getitem__)
-    mean = sum(fitted(shop.known, weighting, decay, drop, seed) for seed in range(3))
+    mean = torch.stack([fitted(shop.known, weighting, decay, drop, seed) for seed in range(3)]).mean(dim=0)
     return CLASSES[mean.argmax(dim=1).numpy()], {"weights": weighting, "weight_decay": decay, "dropout": drop}
 
 

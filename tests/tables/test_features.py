@@ -60,7 +60,7 @@ def test_columns_without_names(tmp_path):
         read_features(write(tmp_path, "n0,1.5\nn1,2.5\n"), known=known.encoding)
     words = read_features(write(tmp_path, TABLE)).encoding
     with pytest.raises(InvalidInputError, match="has no heading: column 'region' holds words"):
-        read_features(write(tmp_path, "n0,1,2,3\nn1,2,3,4\n"), known=words)
+        read_features(write(tmp_path, "n0,1.5,2,3\nn1,2,3,4\n"), known=words)
 
 
 def test_nodes_of_edges_and_labels(tmp_path):

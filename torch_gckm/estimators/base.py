@@ -18,10 +18,10 @@ from torch_geometric.data import Data, HeteroData
 
 from torch_gckm import errors
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.estimators.edges import to_edges, to_weights, undirected
+from torch_gckm.estimators.edges import require_same_edges, to_edges, to_weights, undirected
 from torch_gckm.estimators.inputs import join, neighbour_graph, places_among, to_matrix, to_tensor
 from torch_gckm.estimators.tables import check_encoding, encoded, encoding_of, learned
-from torch_gckm.graph import graph_of
+from torch_gckm.graph import graph_of, with_structural_features
 from torch_gckm.layouts import warn_of_lost_digits
 from torch_gckm.nn import GCKM, KernelLayers
 from torch_gckm.tables import TableEncoding
@@ -63,6 +63,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     directed_: bool  # Whether directions of edges are kept; else all edges count in both.
     n_features_in_: int
     encoding_: TableEncoding | None  # How tables with named columns become matrices; None: a fit to another X.
+    structural_: bool  # Whether features were made of the edges, so that only nodes of the fitted graph have any.
     n_neighbors: int
     directed: bool
 
@@ -84,6 +85,9 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(X, Data | HeteroData):
             if not (y is None or isinstance(y, str)):
                 raise InvalidInputError("a Data object has its own edges and labels; pass no 'edge_index' or 'y' too")
+            if isinstance(X, Data) and X.get("x") is None:
+                X = with_structural_features(X)
+            self.structural_ = isinstance(X, Data) and bool(X.get("structural"))
             self.n_features_in_ = graph_of(X)[0].size(1)
             self.__dict__.pop("feature_names_in_", None)  # Of an earlier fit to a table.
             self.edges_given_ = True
@@ -92,7 +96,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             if "encoding" in graph:
                 del graph["encoding"]
             return graph, None
-        checked = self._check(X, y, reset=True)
+        checked, self.structural_ = self._check(X, y, reset=True), False
         self.edges_given_ = edge_index is not None
         x, y = (checked, None) if isinstance(y, str) else checked
         if edge_index is None:
@@ -108,6 +112,9 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """The values of every node of a graph, or of every row of a matrix, ``[n, c]``."""
         self._require_fit()
         _check_edges(X, edge_index, edge_weight)
+        if X is not None and getattr(self, "structural_", False):
+            require_same_edges(X, self.graph_ if hasattr(self, "graph_") else None, self._as_fitted)
+            return self._values(None)
         if isinstance(X, Data):
             check_encoding(self, X)
         if X is None or isinstance(X, Data | HeteroData):

@@ -107,6 +107,11 @@ def is_labelled(y: NDArray[Any]) -> NDArray[np.bool_]:
     return np.array([label not in (-1, "-1") for label in y.tolist()], dtype=bool)
 
 
+def of_own_type(y: NDArray[Any]) -> NDArray[Any]:
+    """Labels without the -1 of others, as an array of numbers if they are numbers."""
+    return np.array(y.tolist()) if y.dtype == object and y.size and not isinstance(y[0], str) else y
+
+
 @dataclass(frozen=True)
 class NumberedLabels:
     """Labels as places among the classes that occur."""
@@ -119,9 +124,7 @@ class NumberedLabels:
     def of_rows(cls, y: NDArray[Any]) -> Self:
         """From labels of any kind, -1 for unknown ones."""
         labelled = is_labelled(y)
-        given = y[labelled]
-        if given.dtype == object and given.size and not isinstance(given[0], str):
-            given = np.array(given.tolist())  # Numbers beside blanks.
+        given = of_own_type(y[labelled])
         check_classification_targets(given)
         numbers = np.full(y.shape, -1, dtype=np.int64)
         classes, numbers[labelled] = np.unique(given, return_inverse=True)

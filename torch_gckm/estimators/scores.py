@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.estimators.inputs import is_labelled, to_matrix
+from torch_gckm.estimators.inputs import is_labelled, of_own_type, to_matrix
 from torch_gckm.estimators.tables import without_blanks
 from torch_gckm.partition import partition_of
 from torch_gckm.readout import labels_of, pick_mask
@@ -44,4 +44,4 @@ def score_rows(classifier: Any, X: Any, y: Any, sample_weight: Any, edges: tuple
     if not labelled.any():
         raise InvalidInputError("none of the rows to score has a label")
     weight = None if sample_weight is None else column_or_1d(to_matrix(sample_weight))[labelled]
-    return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=weight))
+    return float(accuracy_score(of_own_type(y[labelled]), predicted[labelled], sample_weight=weight))

@@ -126,6 +126,8 @@ class SearchedEstimator(GraphEstimator):
         if X is None or isinstance(X, Data) or edge_index is not None:
             raise InvalidInputError("'new_edges' goes with the features X of new rows, and without 'edge_index'")
         self._require_graph()
+        if self.structural_:
+            raise InvalidInputError("the estimator was fitted to a graph without features, and has none of new nodes")
         x = self._check(X, reset=False)
         joined = join_by_edges(self.graph_, x, new_edges, edge_weight, directed=self.directed_)
         size = cast(int, self.graph_.num_nodes)
@@ -145,6 +147,7 @@ class SearchedEstimator(GraphEstimator):
             "edges_given": getattr(self, "edges_given_", True),
             "n_neighbors": self.n_neighbors,
             "num_features": self.n_features_in_,
+            "structural": self.structural_,
             "encoding": None if encoding is None else encoding.state(),
             "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
         }
@@ -162,7 +165,7 @@ class SearchedEstimator(GraphEstimator):
             self.graph_ = Data(**content["graph"])
         self.edges_given_, self.n_neighbors = content.get("edges_given", True), content.get("n_neighbors", 10)
         self.n_features_in_ = content.get("num_features", model.models[0].in_channels)
-        state = content.get("encoding")
+        self.structural_, state = content.get("structural", False), content.get("encoding")
         self.encoding_ = None if state is None else TableEncoding.from_state(state)
         if content.get("feature_names"):
             self.feature_names_in_ = np.array(content["feature_names"], dtype=object)
