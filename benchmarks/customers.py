@@ -121,7 +121,7 @@ class Shop:
         matrix = scipy.sparse.coo_matrix((weight, (a, b)), shape=(COUNT, COUNT)).tocsr()
         matrix = matrix + matrix.T
         if normalize == "rows":
-            return scipy.sparse.diags_array(1 / np.maximum(matrix.sum(axis=1), 1e-12)) @ matrix
+            return scipy.sparse.diags_array(1 / np.maximum(np.asarray(matrix.sum(axis=1)).ravel(), 1e-12)) @ matrix
         matrix = matrix + scipy.sparse.diags_array(np.full(COUNT, np.mean(weight)))
         root = scipy.sparse.diags_array(np.asarray(matrix.sum(axis=1)).ravel() ** -0.5)
         return root @ matrix @ root

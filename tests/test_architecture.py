@@ -63,7 +63,6 @@ ALLOWED = {
     },
     "gram/pivoted_cholesky.py": {"pivoted_cholesky", "sums", "_root"},
     "graph/topology.py": {"part"},
-    "graph/structural.py": {"_largest", "with_structural_features"},  # Refused of parts of a graph.
     # Exact matrices.
     "kernels/discrete.py": {"__init__"},
     "gram/dense.py": {"top_eigenvectors"},

@@ -84,9 +84,10 @@ def predict(args: argparse.Namespace) -> None:
         write(args.output, classifier, None, classifier.node_names_)
         return
     if args.dataset is None and args.features is None:
-        raise InvalidInputError(
-            f"{args.model} needs features to predict: give --features, with --edges or --n-neighbors"
-        )
+        told = "needs features: give --features, with --edges or --n-neighbors"
+        if classifier.structural_:
+            told = "was fitted without features and knows its own nodes only: fit again to a graph with the new nodes"
+        raise InvalidInputError(f"{args.model} {told}")
     if args.directed and not classifier.directed_:
         raise InvalidInputError(f"{args.model} was fitted to undirected edges; leave out --directed")
     args.directed = classifier.directed_ and args.n_neighbors is None

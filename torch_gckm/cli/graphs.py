@@ -133,7 +133,7 @@ def _joined(args: argparse.Namespace, table: FeatureTable, x: Tensor, fitted: Se
             f"{args.edges} joins '{first}' and '{second}', which both belong to the fitted graph: give edges of new "
             "nodes alone, or the features and edges of the whole new graph"
         )
-    return Data(x=x, new_edges=edges, edge_weight=weight, table=table.table)
+    return Data(x=x, new_edges=edges, edge_weight=weight, table=table)
 
 
 def _with_numbers(data: Data, found: dict[int, str], table: FeatureTable, path: Path | None) -> NamedGraph:
@@ -159,14 +159,14 @@ def _named(data: Data, table: FeatureTable, classes: list[str], labels: list[str
     width = len(table.encoding.columns) if table.encoding is not None else data.num_features
     to_fitted = data.get("new_edges")
     edges = f"{data.num_edges:,} directed edges" if to_fitted is None else "edges to nodes of the fitted graph"
-    features = f"{width:,} columns" if table.x is not None else "no features (those of the graph are used)"
+    features = f"{width:,} columns" if table.x is not None else "no features: nodes are known by their edges"
     parts = [f"{data.num_nodes:,} nodes", features, edges]
     if data.edge_weight is not None:
         parts.append(f"weights {_size(float(data.edge_weight.min()))} to {_size(float(data.edge_weight.max()))}")
     done = [] if table.encoding is None else [table.encoding.summary()]
     headings = f"headings: {', '.join(table.headings)}" if table.headings else "no headings"
     told = "; ".join(filter(None, [", ".join([*parts, *labels]), *done, headings]))
-    columns = None if table.encoding is None else table.encoding.names
+    columns = table.encoding.names if table.encoding is not None and table.has_names else None
     return NamedGraph(data, table.nodes, classes, columns, told)
 
 

@@ -51,8 +51,7 @@ def asked(data: Data | None) -> dict[str, Any]:
     """How to ask an estimator about its own graph, about another, or about new nodes with edges to its own."""
     if data is None or "new_edges" not in data:
         return {"X": data}
-    rows = data.get("table") if data.get("table") is not None else data.x
-    return {"X": rows, "new_edges": data.new_edges, "edge_weight": data.edge_weight}
+    return {"X": data.table, "new_edges": data.new_edges, "edge_weight": data.edge_weight}
 
 
 def write_suggestions(found: "Sequence[Reason]", nodes: list[str] | None) -> None:

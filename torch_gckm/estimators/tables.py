@@ -11,7 +11,8 @@ import numpy as np
 from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.tables import TableEncoding, table_of
+from torch_gckm.estimators.inputs import to_matrix
+from torch_gckm.tables import FeatureTable, TableEncoding, table_of
 from torch_gckm.tables.columns import MatrixTable
 
 
@@ -31,6 +32,8 @@ def learned(X: Any) -> tuple[TableEncoding | None, Any]:
 def encoded(estimator: Any, X: Any) -> Any:
     """A table, or rows in the order of the fitted table's columns, as the estimator was fitted to; else X itself."""
     encoding, table = encoding_of(estimator), table_of(X)
+    if isinstance(X, FeatureTable):  # Encoded when it was read.
+        return to_matrix(X.x)
     if table is not None:
         if encoding is None:
             encoding = TableEncoding.of_names(table.names)

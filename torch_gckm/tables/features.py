@@ -32,8 +32,8 @@ class FeatureTable:
 
     nodes: list[str]
     x: Tensor | None  # None: nodes without features.
-    encoding: TableEncoding | None = None  # How x was made of the table, if columns have names.
-    table: Table | None = None
+    encoding: TableEncoding | None = None  # How x was made of columns that have names, here or in a model's table.
+    has_names: bool = False  # Whether the file names its columns.
     corner: str | None = None  # What the heading calls the nodes.
     headings: list[str] = field(default_factory=list)  # What was taken for one, also in other files about these nodes.
     places: dict[str, int] = field(init=False)
@@ -52,7 +52,7 @@ def read_features(path: Path, others: Sequence[Path] = (), known: TableEncoding 
     """
     if path.suffix in MATRICES:
         x = read_matrix(path)
-        return FeatureTable([str(node) for node in range(x.size(0))], _by_position(x, path, known))
+        return FeatureTable([str(node) for node in range(x.size(0))], _by_position(x, path, known), known)
     if path.suffix in PARQUET:
         frame = read_parquet(path)
         if frame.shape[1] < 2 or not len(frame):
@@ -75,7 +75,7 @@ def read_features(path: Path, others: Sequence[Path] = (), known: TableEncoding 
     numbers = _numbers(lines, cells, heading)
     x = torch.from_numpy(numbers.astype(np.float32))
     warn_of_lost_digits(torch.from_numpy(numbers), torch.float32, None if heading is None else heading[1:])
-    found = FeatureTable(nodes, _by_position(x, path, known))
+    found = FeatureTable(nodes, _by_position(x, path, known), known)
     if heading is not None:
         found.corner, found.headings = heading[0], [shown(path, heading)]
     return found
@@ -91,7 +91,7 @@ def _encoded(
         raise InvalidInputError(
             text.replace("the table", str(path), 1) if text.startswith("the table") else text
         ) from None
-    found = FeatureTable(nodes, torch.from_numpy(x), encoding, table, heading[0])
+    found = FeatureTable(nodes, torch.from_numpy(x), encoding, True, heading[0])
     found.headings.append(shown(path, heading))
     return found
 
