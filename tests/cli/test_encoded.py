@@ -77,9 +77,9 @@ def test_from_a_real_table_to_new_customers(shop, capsys):
     for change, message in (
         (
             ["c-50", "young", "town", "true", "2020-01-01"],
-            "new.csv, line 2: 'young' in column 'age' is none of the numbers",
+            "line 2: 'young' in column 'age' is none of the numbers",
         ),
-        (["c-50", "30", "town", "true", "1.1."], "new.csv, line 2: '1.1.' in column 'since' is none of the dates"),
+        (["c-50", "30", "town", "true", "1.1."], "line 2: '1.1.' in column 'since' is none of the dates"),
     ):
         write("new.csv", [heading, change, *rows[51:]])
         assert main(["predict", model, *new]) == 2

@@ -89,11 +89,15 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
     named.add_argument("--labels-per-class", type=int, metavar="N", help="use so many labels per class, at random")
     named.add_argument("--split", type=int, metavar="N", help="which of a dataset's splits to use, from 0")
     add_seed(named)
-    files = parser.add_argument_group("a graph in files; first lines that are headings are skipped")
-    files.add_argument("--features", type=Path, metavar="FILE", help="CSV: node, numbers; or NPY, NPZ")
-    files.add_argument("--edges", type=Path, metavar="FILE", help="CSV: node, node, perhaps a weight")
+    files = parser.add_argument_group("a graph in files: CSV (commas, semicolons), TSV or Parquet")
+    files.add_argument(
+        "--features", type=Path, metavar="FILE", help="node, then numbers, words, true/false, dates; or NPY, NPZ"
+    )
+    files.add_argument(
+        "--edges", type=Path, metavar="FILE", help="node, node, perhaps a weight; also without --features"
+    )
     files.add_argument("--n-neighbors", type=int, metavar="N", help="without edges: join nodes to their nearest")
-    files.add_argument("--labels", type=Path, metavar="FILE", help="CSV: node, class; none, or -1, if unknown")
+    files.add_argument("--labels", type=Path, metavar="FILE", help="node, class; none, or -1, if unknown")
     parser.add_argument(
         "--directed", action="store_true", help="keep directions of edges (fit and search try all ways)"
     )
