@@ -26,9 +26,10 @@ def test_it_is_what_scikit_learn_makes_of_columns(frame):
     # Deviations are those of the values that are known, as StandardScaler has them.
     scaled = np.nan_to_num(StandardScaler().fit_transform(numbers), nan=0.0)
     words = OneHotEncoder(sparse_output=False).fit_transform(frame[["region"]].astype(object).fillna("~"))
-    expected = np.column_stack(
-        [scaled[:, 0], filled[:, 3], scaled[:, 1], words, frame["member"], scaled[:, 2], filled[:, 4]]
-    )
+    flags = np.column_stack([words, frame["member"]])
+    flags = (flags - flags.mean(axis=0)) / np.maximum(flags.std(axis=0), 0.25)
+    flags[:, 3] = words[:, 3]  # Where blanks are.
+    expected = np.column_stack([scaled[:, 0], filled[:, 3], scaled[:, 1], flags, scaled[:, 2], filled[:, 4]])
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert encoding.names == [
         "income", "income=(blank)", "age", "region=north", "region=south", "region=town", "region=(blank)", "member",
@@ -88,7 +89,9 @@ def test_words_and_blanks_that_are_new(frame):
     texts = [str(warning.message) for warning in told]
     assert any("column 'region': 'moon' in row 2 is new and counts as no word" in text for text in texts)
     assert any("column 'age' has blanks" in text and "row 4" in text for text in texts)
-    assert found[2, 3:7].tolist() == [0.0] * 4
+    others = [row for row, word in enumerate(frame["region"]) if row != 2 and word == "north"]
+    np.testing.assert_array_equal(found[2, 4:7], expected[others[0], 4:7])  # None of the other words,
+    assert found[2, 3] == expected[frame["region"] == "town", 3][0]  # and not this one.
     assert found[4, 2] == pytest.approx(0.0, abs=1e-6)
     others = [row for row in range(60) if row not in (2, 4)]
     np.testing.assert_array_equal(found[others], expected[others])

@@ -17,10 +17,11 @@ def test_a_table_with_a_heading(tmp_path):
     table = read_features(write(tmp_path, TABLE))
     assert table.nodes == ["n0", "n1", "n2"]
     assert table.encoding.names == ["age", "age=(blank)", "region=a", "region=b", "member"]
-    np.testing.assert_array_equal(table.x[:, 1:], [[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1]])
+    up, down = 0.5**0.5, -(2**0.5)  # Of two thirds, with mean 0 and deviation 1.
+    np.testing.assert_allclose(table.x[:, 1:], [[0, up, -up, up], [1, down, -down, down], [0, up, -up, up]], rtol=1e-6)
     np.testing.assert_allclose(table.x[:, 0], [-1, 0, 1])
     new = write(tmp_path, "node,member,age,region\nn9,false,60,b\n", "new.csv")
-    np.testing.assert_allclose(read_features(new, known=table.encoding).x, [[3, 0, 0, 1, 0]])
+    np.testing.assert_allclose(read_features(new, known=table.encoding).x, [[3, 0, down, -down, down]], rtol=1e-6)
     with pytest.raises(InvalidInputError, match=r"new.csv, line 2: 'old' in column 'age'"):
         read_features(write(tmp_path, "node,member,age,region\nn9,false,old,b\n", "new.csv"), known=table.encoding)
     with pytest.raises(InvalidInputError, match=r"new.csv has other columns .* lacks member"):

@@ -10,7 +10,7 @@ Columns are scaled only if their units differ, as :func:`units_differ` tells.
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.layouts import warn_of_lost_digits
 from torch_gckm.tables.columns import Column, Kind, Table
-from torch_gckm.tables.scaling import scales_of, units_differ
+from torch_gckm.tables.scaling import flag_scale, scales_of, units_differ
 
 MOST_WORDS = 100  # Columns that one column of words may become.
 FEW_WORDS = 10  # So many different words are never too many.
@@ -34,6 +34,7 @@ class ColumnCode:
     name: str
     kind: Kind | Literal["left out"]
     words: tuple[str, ...] = ()
+    shares: tuple[float, ...] = ()  # Of the rows that have these words, if they are scaled as well.
     has_blanks: bool = False  # A column says where they are.
     fill: float | None = None  # What blanks become; None: not known, they are refused.
     shift: float = 0.0
@@ -66,8 +67,8 @@ class TableEncoding:
         if differ:
             scales = scales_of(columns)
             codes = [
-                ColumnCode(code.name, code.kind, code.words, code.has_blanks, code.fill, *scale)
-                for code, scale in zip(codes, scales, strict=True)
+                replace(code, shares=_shares(code, column), shift=shift, scale=scale)
+                for code, column, (shift, scale) in zip(codes, columns, scales, strict=True)
             ]
         encoding = cls(tuple(codes), differ)
         wide = encoding._matrix(columns, table)
@@ -129,13 +130,16 @@ class TableEncoding:
 
     def state(self) -> dict[str, Any]:
         """The encoding as plain data."""
-        codes = [{**asdict(code), "words": list(code.words)} for code in self.codes]
+        codes = [{**asdict(code), "words": list(code.words), "shares": list(code.shares)} for code in self.codes]
         return {"units_differ": self.units_differ, "codes": codes}
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
         """What :meth:`state` described."""
-        codes = (ColumnCode(**{**code, "words": tuple(code["words"])}) for code in state["codes"])
+        codes = (
+            ColumnCode(**{**code, "words": tuple(code["words"]), "shares": tuple(code["shares"])})
+            for code in state["codes"]
+        )
         return cls(tuple(codes), state["units_differ"])
 
     def _matrix(self, columns: Sequence[Column], table: Table) -> NDArray[np.float64]:
@@ -149,6 +153,9 @@ class TableEncoding:
                 found = np.array([numbers.get(word, -1) for word in column.values], dtype=np.int64)
                 rows = (found >= 0).nonzero()[0]
                 matrix[rows, place + found[rows]] = 1.0
+                for number, share in enumerate(code.shares):
+                    shift, scale = flag_scale(share)
+                    matrix[:, place + number] = (matrix[:, place + number] - shift) / scale
             else:
                 filled = column.values if code.fill is None else np.where(column.is_known, column.values, code.fill)
                 matrix[:, place] = (filled - code.shift) / code.scale
@@ -191,7 +198,7 @@ def _code(name: str, column: Column) -> ColumnCode:
         _tell(f"column '{name}' is left out: it has no values")
         return ColumnCode(name, "left out")
     if column.kind != "words":
-        return ColumnCode(name, column.kind, (), has_blanks, float(column.values[known].mean()))
+        return ColumnCode(name, column.kind, has_blanks=has_blanks, fill=float(column.values[known].mean()))
     counts = Counter(column.values[known].tolist())
     if len(counts) > max(FEW_WORDS, int(known.sum()) // 2):
         _tell(
@@ -202,7 +209,13 @@ def _code(name: str, column: Column) -> ColumnCode:
     if len(counts) > MOST_WORDS:
         _tell(f"column '{name}' has {len(counts):,} different words; the {MOST_WORDS} most frequent ones count")
     frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_WORDS]
-    return ColumnCode(name, "words", tuple(sorted(frequent)), has_blanks)
+    return ColumnCode(name, "words", tuple(sorted(frequent)), has_blanks=has_blanks)
+
+
+def _shares(code: ColumnCode, column: Column) -> tuple[float, ...]:
+    """The share of rows that each word of a column has."""
+    counts = Counter(column.values.tolist())
+    return tuple(counts[word] / len(column.values) for word in code.words)
 
 
 def _tell(text: str) -> None:

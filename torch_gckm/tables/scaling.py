@@ -14,6 +14,7 @@ from torch_gckm.tables.columns import Column
 FACTOR = 10.0  # Standard deviations that differ by more are those of different units.
 _CENTRED = 0.05  # Means that are smaller, in standard deviations, are those of columns that were centred.
 _CONSTANT = 1e-12  # Rounding, relative to the mean.
+_LEAST = 0.25  # What rare words, and flags, are divided by.
 Scale = tuple[float, float]  # What to subtract, and what to divide by.
 
 
@@ -39,17 +40,30 @@ def units_differ(columns: Sequence[Column]) -> bool:
 
 
 def scales_of(columns: Sequence[Column]) -> list[Scale]:
-    """How to scale each column: dense ones to mean 0 and deviation 1, mostly zero ones to 1 at most; no 0 and 1."""
+    """How to scale each column: dense ones to mean 0 and deviation 1, mostly zero ones to 1 at most.
+
+    Words are scaled one by one, by :func:`flag_scale`.
+    """
     return [_scale_of(column) for column in columns]
 
 
+def flag_scale(share: float) -> Scale:
+    """How to scale a column that is 1 in a ``share`` of all rows and 0 in others.
+
+    To mean 0, and deviation 1 unless it is rare: its rows are no farther than 4 from the others.
+    """
+    return share, max((share * (1.0 - share)) ** 0.5, _LEAST)
+
+
 def _scale_of(column: Column) -> Scale:
-    values = column.values[column.is_known] if column.kind in ("number", "date") else np.empty(0)
-    if not values.size or (column.kind == "number" and _is_flag(values)):
+    values = column.values[column.is_known] if column.kind != "words" else np.empty(0)
+    if not values.size:
         return 0.0, 1.0
+    mean, deviation = float(values.mean()), float(values.std())
+    if column.kind == "flag" or (column.kind == "number" and _is_flag(values)):
+        return flag_scale(mean)
     if column.kind == "number" and _is_sparse(values):
         return 0.0, float(np.abs(values).max()) or 1.0
-    mean, deviation = float(values.mean()), float(values.std())
     return mean, deviation if deviation > _CONSTANT * abs(mean) else 1.0
 
 
