@@ -49,7 +49,8 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         classifier.suggest(10)                             # the nodes to label next
 
     It also takes arrays, as scikit-learn does: ``fit(X, y)`` joins every row to its nearest others, ``fit(X, y,
-    edge_index=edges)`` takes a graph of the rows; in ``y``, -1 means unlabelled and classes may have any names.
+    edge_index=edges)`` takes a graph of the rows; in ``y``, -1, NaN, None and empty text mean unlabelled. Columns of a
+    ``DataFrame`` are encoded, and known by their names: words, dates, blanks, other units.
     ``predict(X)`` treats each row separately. One that equals a fitted row is that node. Any other becomes a node that
     receives from the nearest fitted rows, but they do not receive from it: so fitted rows keep their classes, and the
     prediction for a row does not depend on the others. After a fit to arrays predictions are arrays, else tensors.
@@ -91,8 +92,8 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         unseen_: How labels that were withheld from the choice of settings, too, are predicted; ``None`` without any.
         scales_: With several labels per node, what turns scores into probabilities, ``[2, L]``; else ``None``.
         seconds_: How long the parts of the fit took.
-        n_features_in_: The number of features.
-        feature_names_in_: The names of the features, if they were given.
+        n_features_in_, feature_names_in_: The number of features, or of a table's columns, and their names if given.
+        encoding_: How the columns of a table were encoded; ``None`` if it was no table.
         from_rows_: Whether the fit was to arrays.
         edges_given_: Whether it was given edges.
     """
@@ -141,8 +142,8 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
 
         Args:
             X: A ``Data`` object: features ``x``, edges, labels ``y`` (-1: unknown) and ``train_mask`` (without one,
-                every known label is used). Or features ``[n, d]``: NumPy, SciPy sparse or torch.
-            y: The labels of the rows of a matrix, -1: unknown.
+                every known label is used). Or features ``[n, d]``: pandas, NumPy, SciPy sparse or torch.
+            y: The labels of the rows of a matrix, of any kind; unknown: -1, NaN, ``None`` or empty.
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
             edge_weight: The weights of these edges, ``[E]``.
             split: The column to use of masks ``[n, splits]``.

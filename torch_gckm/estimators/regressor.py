@@ -62,6 +62,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         seconds_: How long the parts of the fit took.
         n_features_in_: The number of features.
         feature_names_in_: The names of the features, if they were given.
+        encoding_: How the columns of a table were encoded; ``None`` if it was no table.
         from_rows_: Whether the fit was to arrays.
         edges_given_: Whether it was given edges.
         directed_: Whether directions of edges are kept.
@@ -105,7 +106,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
 
         Args:
             X: A ``Data`` object: features ``x``, edges, targets ``y`` (NaN: unknown) and perhaps ``train_mask``. Or
-                features ``[n, d]``: NumPy, SciPy sparse or torch.
+                features ``[n, d]``: pandas, NumPy, SciPy sparse or torch.
             y: The targets of the rows of a matrix, ``[n]`` or ``[n, p]``, NaN: unknown.
             edge_index: The edges of the rows of a matrix, ``[2, E]``; by default to nearest rows.
             edge_weight: The weights of these edges, ``[E]``.
