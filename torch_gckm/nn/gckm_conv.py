@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
+from torch_gckm import panels
 from torch_gckm.errors import DetachedInputWarning, InvalidInputError
 from torch_gckm.graph import (
     Adjacency,
@@ -209,10 +210,10 @@ class GCKMConv(KernelLayer):
         size = self.h.size(0)
         if n_id.dtype == torch.bool or n_id.is_floating_point() or n_id.dim() != 1:
             raise InvalidInputError(f"'n_id' must be numbers of nodes, [m], got {n_id.dtype} {tuple(n_id.shape)}")
-        if n_id.numel() and not 0 <= int(n_id.min()) <= int(n_id.max()) < size:
-            raise InvalidInputError(
-                f"'n_id' names nodes {int(n_id.min())} to {int(n_id.max())}; fitted ones are 0 to {size - 1}"
-            )
+        if n_id.numel():
+            low, high = int(panels.smallest(n_id)), int(panels.largest(n_id))
+            if not 0 <= low <= high < size:
+                raise InvalidInputError(f"'n_id' names nodes {low} to {high}; fitted ones are 0 to {size - 1}")
         return n_id
 
     @property
