@@ -118,6 +118,7 @@ OF_ONE_PROCESS = {
     "kernels/inner.py": {"_inverse_norm"},
     "nn/semi_sup_rkm.py": {"_checked"},
     "readout/solutions.py": {"_apply", "lu_unless_singular"},
+    "nn/gckm_conv.py": {"_places"},
     "readout/targets.py": {"parse", "pick_mask"},
     "readout/values.py": {"parse", "_check_columns", "known_entries"},
     "select/several_labels.py": {"labels_as_values"},
