@@ -19,15 +19,16 @@ MAY_IMPORT = {
     "gram": {"kernels"},
     "graph": {"kernels"},
     "optim": set(),
+    "tables": set(),
     "readout": {"kernels", "gram"},
     "nn": {"kernels", "gram", "graph", "readout"},
     "train": {"kernels", "graph", "nn", "optim", "readout"},
     "select": {"kernels", "gram", "graph", "nn", "readout", "train"},
-    "estimators": {"kernels", "gram", "graph", "nn", "readout", "select", "train"},
+    "estimators": {"kernels", "gram", "graph", "nn", "readout", "select", "tables", "train"},
     "plot": {"graph", "nn", "select", "train"},
     "report": {"graph", "nn", "plot", "readout", "select", "train"},
     "label": {"estimators", "graph", "readout", "select"},
-    "cli": {"datasets", "estimators", "graph", "label", "nn", "plot", "report", "select", "train"},
+    "cli": {"datasets", "estimators", "graph", "label", "nn", "plot", "report", "select", "tables", "train"},
 }
 
 OVER_ROWS = {
@@ -62,6 +63,7 @@ ALLOWED = {
     },
     "gram/pivoted_cholesky.py": {"pivoted_cholesky", "sums", "_root"},
     "graph/topology.py": {"part"},
+    "graph/structural.py": {"_largest", "with_structural_features"},  # Refused of parts of a graph.
     # Exact matrices.
     "kernels/discrete.py": {"__init__"},
     "gram/dense.py": {"top_eigenvectors"},
