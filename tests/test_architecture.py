@@ -92,7 +92,7 @@ ALLOWED = {
     "select/calibration.py": {"calibrate"},
     "select/ensemble.py": {"self_train_on"},
     "select/unlabelled.py": {"is_better_than_chance", "with_sure_nodes", "main_directions"},
-    "select/unseen.py": {"parts", "unseen"},
+    "select/unseen.py": {"chance_of", "parts", "unseen"},
     "select/withheld.py": {"groups_to_withhold", "labels_in", "withhold_labels"},
     # Settings of a search.
     "select/criteria.py": {"__init__", "_auto", "_below", "_standardised"},
@@ -119,6 +119,7 @@ OF_ONE_PROCESS = {
     "kernels/inner.py": {"_inverse_norm"},
     "nn/semi_sup_rkm.py": {"_checked"},
     "readout/solutions.py": {"_apply", "lu_unless_singular"},
+    "nn/gckm_conv.py": {"_places"},
     "readout/targets.py": {"parse", "pick_mask"},
     "readout/values.py": {"parse", "_check_columns", "known_entries"},
     "select/several_labels.py": {"labels_as_values"},
@@ -128,7 +129,7 @@ OF_ONE_PROCESS = {
     "select/criteria.py": {"__init__"},
     "select/calibration.py": {"agreement_of"},
     "select/ensemble.py": {"suggestions", "_calibrate", "_withheld", "_machines"},
-    "select/unseen.py": {"combined", "parts", "ranked_by", "unseen"},
+    "select/unseen.py": {"chance_of", "combined", "parts", "ranked_by", "unseen"},
     "select/value_ensemble.py": {"__init__"},
     "select/values.py": {"explained", "means_of_others"},
     "select/withheld.py": {
