@@ -93,7 +93,7 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
         scales_: With several labels per node, what turns scores into probabilities, ``[2, L]``; else ``None``.
         seconds_: How long the parts of the fit took.
         n_features_in_, feature_names_in_: The number of features, or of a table's columns, and their names if given.
-        encoding_: How the columns of a table were encoded; ``None`` if it was no table.
+        encoding_, structural_: How a table was encoded, else ``None``; whether features were made of the edges.
         from_rows_: Whether the fit was to arrays.
         edges_given_: Whether it was given edges.
     """

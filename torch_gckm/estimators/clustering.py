@@ -70,6 +70,8 @@ class GCKMClustering(ClusterMixin, LayersEstimator):  # type: ignore[misc]
         layers_: The fitted layers, as a list of one model.
         graph_: The fitted graph.
         n_features_in_: The number of features.
+        encoding_: How the columns of a table were encoded; ``None`` if it was no table.
+        structural_: Whether features were made of the edges, as there were none.
         from_rows_: Whether the fit was to arrays.
         edges_given_: Whether it was given edges.
         directed_: Whether directions of edges are kept.

@@ -63,6 +63,7 @@ class GCKMRegressor(RegressorMixin, SearchedEstimator):  # type: ignore[misc]
         n_features_in_: The number of features.
         feature_names_in_: The names of the features, if they were given.
         encoding_: How the columns of a table were encoded; ``None`` if it was no table.
+        structural_: Whether features were made of the edges, as there were none.
         from_rows_: Whether the fit was to arrays.
         edges_given_: Whether it was given edges.
         directed_: Whether directions of edges are kept.
