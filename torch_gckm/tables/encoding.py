@@ -78,8 +78,9 @@ class TableEncoding:
     def apply(self, table: Table) -> NDArray[np.float32]:
         """A table with the columns of the fitted one, in any order, as a matrix ``[n, d]``."""
         used = [code for code in self.codes if code.kind != "left out"]
-        missing = [code.name for code in used if code.name not in set(table.names)]
-        unknown = [name for name in table.names if name not in set(self.columns)]
+        given, known = set(table.names), set(self.columns)
+        missing = [code.name for code in used if code.name not in given]
+        unknown = [name for name in table.names if name not in known]
         if missing or unknown:
             lacks = (
                 f"it lacks {', '.join(missing[:5])}" if missing else f"the model does not know {', '.join(unknown[:5])}"
