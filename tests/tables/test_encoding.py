@@ -3,10 +3,13 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from torch_geometric.data import Data
 
 from torch_gckm.errors import GCKMWarning, InvalidInputError
+from torch_gckm.label.details import NodeDetails
 from torch_gckm.tables import TableEncoding, read_features, table_of
 from torch_gckm.tables.columns import MatrixTable, TextTable
 
@@ -150,6 +153,20 @@ def test_state_is_plain_data(frame):
     state = ast.literal_eval(repr(encoding.state()))
     assert TableEncoding.from_state(state) == encoding
     np.testing.assert_array_equal(TableEncoding.from_state(state).apply(table_of(frame)), expected)
+
+
+@pytest.mark.filterwarnings("ignore:column 'email'")
+def test_units_of_the_table_come_back(frame):
+    encoding, found = learn(frame)
+    raw = encoding.unscaled(found)
+    np.testing.assert_allclose(raw[:, encoding.names.index("age")], frame["age"], rtol=1e-5)
+    np.testing.assert_allclose(raw[:, encoding.names.index("region=town")], frame["region"] == "town", atol=1e-6)
+    np.testing.assert_allclose(raw[:, encoding.names.index("region=(blank)")], frame["region"].isna())
+    income = frame["income"].fillna(frame["income"].mean())
+    np.testing.assert_allclose(raw[:, encoding.names.index("income")], income, rtol=1e-5)
+    graph = Data(x=torch.from_numpy(found), edge_index=torch.tensor([[0], [1]]), encoding=encoding)
+    shown = {value.name: value.value for value in NodeDetails(graph, encoding.names).unusual(0, 10)}
+    assert shown["income"] == pytest.approx(frame["income"][0], rel=1e-5)
 
 
 def test_wide_tables_are_fast():

@@ -33,6 +33,8 @@ class NodeDetails:
     def __init__(self, graph: Data, feature_names: Sequence[str] | None = None) -> None:
         features, adjacency, weight = graph_of(graph)
         self._x = to_matrix(features)
+        if (encoding := graph.get("encoding")) is not None and not encoding.is_plain:
+            self._x = encoding.unscaled(self._x if isinstance(self._x, np.ndarray) else self._x.toarray())
         count, width = self._x.shape
         if feature_names is not None and len(feature_names) != width:
             raise InvalidInputError(f"{len(feature_names)} 'feature_names' for {width} features")

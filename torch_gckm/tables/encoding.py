@@ -129,6 +129,16 @@ class TableEncoding:
         parts += [f"left out: {', '.join(left[:5])}{', ...' if len(left) > 5 else ''}"] if left else []
         return ", ".join([*parts, *(["columns scaled: units differ"] if self.units_differ else [])])
 
+    def unscaled(self, matrix: NDArray[Any]) -> NDArray[Any]:
+        """Values of a matrix in the units of the table: numbers, days since 1970, and 1 and 0; blanks are filled."""
+        scales: list[tuple[float, float]] = []
+        for code in self.codes:
+            own = [(code.shift, code.scale)] if code.kind not in ("words", "left out") else []
+            own += [flag_scale(share) for share in code.shares] or [(0.0, 1.0)] * len(code.words)
+            scales += own + [(0.0, 1.0)] * (len(code.names) - len(own))
+        shift, scale = np.array(scales).T
+        return np.asarray(matrix * scale + shift, dtype=np.float32)
+
     def state(self) -> dict[str, Any]:
         """The encoding as plain data."""
         codes = [{**asdict(code), "words": list(code.words), "shares": list(code.shares)} for code in self.codes]
