@@ -225,13 +225,6 @@ for name in ("GCKMClassifier", "GCKMClustering", "GCKMEmbedding"):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("blank", [None, "", float("nan")])
-def test_blank_labels_are_refused(blobs, blank):
-    y = ["a", "b", "a", "b", blank, *["a"] * 145]
-    with pytest.raises(InvalidInputError, match=r"the label of row 4 is .*; use -1"):
-        GCKMClassifier(search=None).fit(blobs[0], y)
-
-
 def test_graphs_need_numbers_and_masks(graph):
     with pytest.raises(InvalidInputError, match="no 'test_mask'; say with mask="):
         GCKMClassifier(search=None).fit(graph).score(Data(x=graph.x, edge_index=graph.edge_index, y=graph.y))
