@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -33,6 +35,7 @@ PAPER_HEAD = """\
 splits; numbers in brackets are the paper's. Models are chosen by training labels, or by validation labels where a
 table has them. The authors' own program is [sonnyachten/GCKM](https://github.com/sonnyachten/GCKM).
 """
+WIDTH = 118  # Characters in a line.
 OF_OLD = "Measured with version 0.1."
 OLD = """\
 Unless a section says otherwise, these rows were measured with version 0.1, which had no list of settings that did
@@ -82,9 +85,15 @@ def page_of(known: dict[str, Rows], pictures: str) -> str:
         *sections(known, SETTINGS, "## Probabilities, prediction sets, suggestions, real targets\n"),
         f"## What was run\n\n{overview(known)}",
     ]
-    lines = "\n".join(part.replace("PICTURES", pictures) for part in parts).splitlines()
-    kept = [line.rstrip() for place, line in enumerate(lines) if line.strip() or (place and lines[place - 1].strip())]
-    return "\n".join(kept) + "\n"
+    blocks = re.split(r"\n\s*\n", "\n".join(part.replace("PICTURES", pictures) for part in parts))
+    return "\n\n".join(_wrapped(block.strip()) for block in blocks if block.strip()) + "\n"
+
+
+def _wrapped(block: str) -> str:
+    """A paragraph in lines of usual length; headings, tables and pictures stay as they are."""
+    if block.startswith(("#", "|", "!")):
+        return block
+    return textwrap.fill(block, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def sections(known: dict[str, Rows], names: Iterable[str], head: str, of_all: str = "") -> list[str]:
@@ -103,9 +112,13 @@ def sections(known: dict[str, Rows], names: Iterable[str], head: str, of_all: st
 def text_of(kind: type[Experiment], rows: Rows, of_all: str = "") -> str:
     """What the page says of an experiment."""
     version = measured_with(rows) or ("Measured with this version." if of_all else "")
-    fields = {"version": "" if version == of_all else version, **kind.facts(rows)}
-    if "{table}" in kind.text:
-        fields["table"] = kind.page_table(rows)
+    fields = {"version": "" if version == of_all else version}
+    try:
+        fields |= kind.facts(rows)
+        if "{table}" in kind.text:
+            fields["table"] = kind.page_table(rows)
+    except (LookupError, ValueError) as error:
+        raise SystemExit(f"the rows of '{kind.name}' are too few for its text ({error!r}): run all of it") from error
     return kind.text.format(**fields)
 
 

@@ -43,8 +43,8 @@ def printed(cell: paper.Cell | None) -> str:
 
 def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A Markdown table."""
-    rule = ["---"] * len(header)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *lines)) + "\n"
+    head, *body = ["| " + " | ".join(cells) + " |" for cells in (header, *lines)]
+    return "\n".join([head, "|" + "---|" * len(header), *body]) + "\n"
 
 
 def title(name: str) -> str:

@@ -40,7 +40,7 @@ class Processes(Experiment):
 
     def tasks(self) -> list[Task]:
         if self.options.quick:
-            return [{"nodes": 3000, "processes": count, "rank": 64, "steps": 0, "compare": False} for count in (1, 2)]
+            return [{"nodes": 8000, "processes": count, "rank": 64, "steps": 0, "compare": False} for count in (1, 2)]
         first = [{"nodes": NODES, "processes": n, "rank": 1024, "steps": 0, "compare": False} for n in (1, 2, 4)]
         return first + [{"nodes": n, "processes": 2, "rank": 256, "steps": 0, "compare": n == COMPARED} for n in SIZES]
 
@@ -68,7 +68,8 @@ class Processes(Experiment):
 
     @classmethod
     def draw(cls, rows: Rows, folder: Path) -> None:
-        draw(rows, folder / "processes.png")
+        if {1024, 256} <= {row["rank"] for row in rows}:
+            draw(rows, folder / "processes.png")
 
 
 def fit_part(rank: int, task: Task, folder: str) -> None:

@@ -99,7 +99,7 @@ take {arxiv_seconds} s and {arxiv_memory} GB (the matrix products alone: {arxiv_
     @classmethod
     def facts(cls, rows: Rows) -> dict[str, Any]:
         swept = max((row for row in rows if row["method"] == "swept"), key=lambda row: row["nodes"])
-        arxiv = next(row for row in rows if row["method"] == "arxiv size")
+        arxiv = [row for row in rows if row["method"] == "arxiv size"][-1]
         return {
             "old_sizes": measured_with([swept, arxiv]),
             "nodes": f"{swept['nodes']:,}",

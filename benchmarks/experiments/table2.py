@@ -41,9 +41,9 @@ class Table2(Experiment):
 ### Few labels (Table 2)
 
 The paper's masks: 128, 124, 112, 23 and 52 labels, no validation set. Networks and kernels are tuned by
-cross-validation on the paper's five folds of the labels, and trained again on all of them. *GCKM authors* has the
-authors' settings; *GCKM* and *GCKM-MV* are chosen by the cosine score from random settings of the paper's space,
-passing over models that put almost all nodes into one class. {version}
+cross-validation on the paper's five folds of the labels, and trained again on all of them (the paper has the models
+of the folds). *GCKM authors* has the authors' settings; *GCKM* and *GCKM-MV* are chosen by the cosine score from
+random settings of the paper's space, passing over models that put almost all nodes into one class. {version}
 
 {table}
 The authors' settings reach the paper's numbers to about a point, except on PubMed. Baselines differ from the paper's
