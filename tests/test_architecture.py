@@ -19,15 +19,16 @@ MAY_IMPORT = {
     "gram": {"kernels"},
     "graph": {"kernels"},
     "optim": set(),
+    "tables": set(),
     "readout": {"kernels", "gram"},
     "nn": {"kernels", "gram", "graph", "readout"},
     "train": {"kernels", "graph", "nn", "optim", "readout"},
     "select": {"kernels", "gram", "graph", "nn", "readout", "train"},
-    "estimators": {"kernels", "gram", "graph", "nn", "readout", "select", "train"},
+    "estimators": {"kernels", "gram", "graph", "nn", "readout", "select", "tables", "train"},
     "plot": {"graph", "nn", "select", "train"},
     "report": {"graph", "nn", "plot", "readout", "select", "train"},
     "label": {"estimators", "graph", "readout", "select"},
-    "cli": {"datasets", "estimators", "graph", "label", "nn", "plot", "report", "select", "train"},
+    "cli": {"datasets", "estimators", "graph", "label", "nn", "plot", "report", "select", "tables", "train"},
 }
 
 OVER_ROWS = {
@@ -62,6 +63,7 @@ ALLOWED = {
     },
     "gram/pivoted_cholesky.py": {"pivoted_cholesky", "sums", "_root"},
     "graph/topology.py": {"part"},
+    "graph/structural.py": {"_largest", "with_structural_features"},  # Refused of parts of a graph.
     # Exact matrices.
     "kernels/discrete.py": {"__init__"},
     "gram/dense.py": {"top_eigenvectors"},
@@ -91,7 +93,7 @@ ALLOWED = {
     "select/calibration.py": {"calibrate"},
     "select/ensemble.py": {"self_train_on"},
     "select/unlabelled.py": {"is_better_than_chance", "with_sure_nodes", "main_directions"},
-    "select/unseen.py": {"parts", "unseen"},
+    "select/unseen.py": {"chance_of", "parts", "unseen"},
     "select/withheld.py": {"groups_to_withhold", "labels_in", "withhold_labels"},
     # Settings of a search.
     "select/criteria.py": {"__init__", "_auto", "_below", "_standardised"},
@@ -118,6 +120,7 @@ OF_ONE_PROCESS = {
     "kernels/inner.py": {"_inverse_norm"},
     "nn/semi_sup_rkm.py": {"_checked"},
     "readout/solutions.py": {"_apply", "lu_unless_singular"},
+    "nn/gckm_conv.py": {"_places"},
     "readout/targets.py": {"parse", "pick_mask"},
     "readout/values.py": {"parse", "_check_columns", "known_entries"},
     "select/several_labels.py": {"labels_as_values"},
@@ -127,7 +130,7 @@ OF_ONE_PROCESS = {
     "select/criteria.py": {"__init__"},
     "select/calibration.py": {"agreement_of"},
     "select/ensemble.py": {"suggestions", "_calibrate", "_withheld", "_machines"},
-    "select/unseen.py": {"combined", "parts", "ranked_by", "unseen"},
+    "select/unseen.py": {"chance_of", "combined", "parts", "ranked_by", "unseen"},
     "select/value_ensemble.py": {"__init__"},
     "select/values.py": {"explained", "means_of_others"},
     "select/withheld.py": {

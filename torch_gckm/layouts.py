@@ -25,6 +25,11 @@ def to_csr(x: Tensor) -> Tensor:
         return x if x.layout == torch.sparse_csr else x.to_sparse_csr()
 
 
+def to_copyable(x: Tensor) -> Tensor:
+    """A CSR tensor as a coalesced COO tensor; other ones as they are."""
+    return x.to_sparse_coo() if x.layout == torch.sparse_csr else x
+
+
 def prefers_sparse(x: Tensor, over: Partition = WHOLE) -> bool:
     """Whether a dense matrix has so few nonzero entries that products with it are faster as a sparse one."""
     size = over.all_rows(x.size(0)) * x.size(1)

@@ -213,7 +213,7 @@ def test_killed_saves_lose_nothing_and_leave_nothing(tmp_path):
 
 @posix
 def test_killed_searches_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["torch_gckm.select.search"], "_SAVE_EVERY", 0.0)
+    monkeypatch.setattr(sys.modules["torch_gckm.select.search_checkpoint"], "_SAVE_EVERY", 0.0)
     path, draw, tried = tmp_path / "search.pt", random.Random(0), 0
     for _ in range(20):
         _kill_after(draw.uniform(0.1, 0.5), _search_for_ever, path)

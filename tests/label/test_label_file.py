@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from tests.label.conftest import NAMES, rows_of
-from torch_gckm.cli.tables import FeatureTable, read_labels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.label import LabelFile
+from torch_gckm.tables import FeatureTable, read_labels
 
 
 def test_the_command_line_reads_what_is_written(tmp_path):

@@ -8,9 +8,9 @@ from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.nn import GAT, GCN, GCNConv, GraphSAGE, Sequential, summary
 
 from tests.conftest import make_graph
-from torch_gckm import CayleyAdam, GCKMConv, SemiSupRKMReadout
+from torch_gckm import GCKM, CayleyAdam, GCKMConv, SemiSupRKMReadout, Trainer
 from torch_gckm.datasets import load
-from torch_gckm.errors import DetachedInputWarning
+from torch_gckm.errors import DetachedInputWarning, InvalidInputError
 from torch_gckm.gram import Dense
 from torch_gckm.kernels import RBF, as_rows
 from torch_gckm.manifold import orthogonality_error
@@ -191,3 +191,46 @@ def test_gnn_explainer_above_a_kernel_layer(graph):
         pytest.raises(ValueError, match="node features are used inside the model"),
     ):
         explanation(model, graph, node_mask_type="attributes")
+
+
+def test_the_best_state_so_far_is_kept_by_a_deep_copy():
+    graph = make_graph()
+    x = graph.x.relu().to_sparse_csr()
+    conv, other = GCKMConv(8, 4), GCKMConv(-1, 4)
+    conv(x, graph.edge_index)
+    state = copy.deepcopy(conv.state_dict())
+    other.load_state_dict(state)
+    assert other.in_channels == 8
+    torch.testing.assert_close(other(x, graph.edge_index), conv(x, graph.edge_index))
+    torch.testing.assert_close(other.transform(x, graph.edge_index), conv.transform(x, graph.edge_index))
+    with pytest.raises(InvalidInputError, match="layer with out_channels=4, not 5"):
+        GCKMConv(8, 5).load_state_dict(state)
+
+
+def test_channels_are_taken_from_the_first_graph():
+    graph = make_graph()
+    for hidden in ((4, 3), ()):
+        model = GCKM(-1, hidden, 3)
+        Trainer(model, steps=0, progress=False).fit(graph)
+        assert all(part.in_channels > 0 for part in (model, model.readout, *model.layers))
+        assert "-1" not in repr(model)
+    readout = SemiSupRKMReadout(-1, 3)
+    readout(graph.x, graph.y, graph.train_mask)
+    assert readout.in_channels == 8
+    with pytest.raises(InvalidInputError, match=r"shape \[n, 8\], got \[n, 7\]"):
+        readout(graph.x[:, :7], graph.y, graph.train_mask)
+    with pytest.raises(InvalidInputError, match="must be positive, or -1"):
+        GCKMConv(0, 4)
+
+
+@pytest.mark.parametrize(("n_id", "message"), [
+    (torch.tensor([60]), "names nodes 60 to 60; fitted ones are 0 to 59"),
+    (torch.tensor([-1, 2]), "names nodes -1 to 2"),
+    (torch.ones(60, dtype=torch.bool), "must be numbers of nodes"),
+    (torch.ones(60), "must be numbers of nodes"),
+])  # fmt: skip
+def test_numbers_of_sampled_nodes_are_checked(n_id, message):
+    graph = make_graph()
+    conv = GCKMConv(8, 4).initialize(graph.x, graph.edge_index)
+    with pytest.raises(InvalidInputError, match=message):
+        conv(graph.x, graph.edge_index, n_id=n_id)

@@ -8,7 +8,7 @@ import torch
 from tests.conftest import make_graph, permute_graph
 from tests.select.helpers import SMALL, quick
 from torch_gckm import Trainer
-from torch_gckm.errors import GCKMWarning, GraphMismatchError, InvalidInputError, NotFittedError
+from torch_gckm.errors import GCKMWarning, GraphMismatchError, InvalidInputError
 from torch_gckm.graph import typical_weight
 from torch_gckm.select import Space, search
 from torch_gckm.select.portfolio import PORTFOLIO
@@ -175,10 +175,10 @@ class TestSearch:
         ours, theirs = quick(graph).model(), quick(permute_graph(graph, order)).model()
         torch.testing.assert_close(theirs.readout.scores, ours.readout.scores[order], rtol=1e-3, atol=1e-3)
 
-    def test_nothing_found(self, graph):
-        result = search(graph, SMALL, budget=1e-9, progress=False)
-        with pytest.raises(NotFittedError, match="larger budget"):
-            result.ensemble()
+    def test_there_is_an_answer_however_short_the_budget(self, graph):
+        result = search(graph, SMALL, budget=1e-9, workers=1, progress=False)
+        assert len(result) >= 1
+        assert result.best.is_valid
 
 
 @pytest.mark.parametrize("limits", [{"budget": -1}, {"budget": "5"}, {"budget": None, "max_settings": 0}])

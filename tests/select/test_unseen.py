@@ -9,9 +9,12 @@ from torch_gckm import GCKMClassifier
 from torch_gckm.errors import GCKMWarning
 from torch_gckm.nn import ModelSettings
 from torch_gckm.select.trial import Trial
-from torch_gckm.select.unseen import Unseen, parts, unseen
+from torch_gckm.select.unseen import Unseen, chance_of, parts, unseen
 
 CLASSES = torch.arange(3).repeat_interleave(10)
+
+# Predictions of 17 labels, of which seven are of one class: 11 are right.
+UNEVEN = torch.tensor([[1] * 4 + [3, 5, 9] + [8, 8, 8, 9, 9, 2, 0, 2, 3, 9], [1] * 7 + [8, 8, 8, 3, 9, 2, 2, 2, 3, 9]])
 
 
 def trials_of(scores):
@@ -52,6 +55,18 @@ class TestUnseen:
         assert (found.count, found.chance) == (30, pytest.approx(1 / 3))
         assert found.right >= 25
         assert found.gain == pytest.approx(1.0)
+        assert not found.is_near_chance
+
+    def test_chance_is_that_of_permuted_predictions(self):
+        draw = torch.Generator().manual_seed(0)
+        predicted, classes = (torch.randint(high, (40,), generator=draw) for high in (2, 3))
+        orders = [torch.randperm(40, generator=draw) for _ in range(4000)]
+        share = sum(float((predicted[order] == classes).double().mean()) for order in orders) / 4000
+        assert chance_of(predicted, classes, 5) == pytest.approx(share, abs=0.005)
+        assert chance_of(torch.ones(10, dtype=torch.long), torch.tensor([1] * 7 + [0] * 3), 2) == pytest.approx(0.7)
+
+    def test_a_frequent_class_does_not_make_good_predictions_guesses(self):
+        found = Unseen(right=11, count=17, chance=chance_of(UNEVEN[0], UNEVEN[1], 10), gain=1.0)
         assert not found.is_near_chance
 
     def test_a_choice_without_labels_gains_nothing(self):
@@ -96,9 +111,9 @@ class TestWarning:
     @pytest.mark.parametrize("shuffled", [False, True])
     def test_of_a_classifier(self, shuffled):
         data = make_graph()
-        data.train_mask = torch.arange(60) < 18
+        data.train_mask = torch.arange(60) < 30
         if shuffled:  # Labels that have nothing to do with the graph.
-            data.y = data.y[torch.randperm(60, generator=torch.Generator().manual_seed(0))]
+            data.y = data.y[torch.randperm(60, generator=torch.Generator().manual_seed(2))]
         classifier = GCKMClassifier(search=None, members=3, progress=False)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", GCKMWarning)

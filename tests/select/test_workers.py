@@ -51,7 +51,9 @@ def test_a_bundle_stays_on_one_worker_with_one_thread(workers):
 
 @pytest.mark.parametrize("workers", COUNTS)
 def test_stops_at_the_deadline_and_on_errors(workers):
-    run_all(pytest.fail, bundles(4, set(), None), TimeLimit(0.0), workers, unexpected)
+    limit = TimeLimit(0.0)
+    limit.note(Trial(0, SETTING, {}))  # There is a first answer.
+    run_all(pytest.fail, bundles(4, set(), None), limit, workers, unexpected)
 
     def broken(number):
         raise KeyboardInterrupt

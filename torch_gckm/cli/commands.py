@@ -30,6 +30,7 @@ from torch_gckm.train import accuracy
 
 if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMClassifier
+    from torch_gckm.tables import TableEncoding
 
 EXTRAS = {"sklearn": "sklearn", "plot": "matplotlib", "tune": "optuna", "datasets": "ogb", "sparse": "torch_sparse"}
 
@@ -57,7 +58,8 @@ def fit(args: argparse.Namespace) -> None:
     if args.predictions is not None:
         write_classes(args.predictions, classifier, None, graph.nodes)
     if args.report is not None:
-        title = f"Classes of {'the digits' if args.dataset == 'digits' else args.dataset or args.features.name}"
+        named = "the digits" if args.dataset == "digits" else args.dataset or (args.features or args.edges).name
+        title = f"Classes of {named}"
         write_report(
             args.report, classifier, title=title, seconds=classifier.seconds_, command=args.command,
             progress=not args.quiet,
@@ -70,6 +72,8 @@ def fit(args: argparse.Namespace) -> None:
 
 def predict(args: argparse.Namespace) -> None:
     """Write the classes of all nodes of a graph."""
+    from torch_gckm.estimators.tables import encoding_of  # Needs scikit-learn.
+
     check_outputs(args, args.output, model=args.model)
     classifier = load_estimator(args.model)
     classes = getattr(classifier, "classes_", None)
@@ -79,15 +83,19 @@ def predict(args: argparse.Namespace) -> None:
     if all(part is None for part in (args.dataset, args.features, args.edges, args.n_neighbors, args.labels)):
         write(args.output, classifier, None, classifier.node_names_)
         return
+    if args.dataset is None and args.features is None:
+        raise InvalidInputError(
+            f"{args.model} needs features to predict: give --features, with --edges or --n-neighbors"
+        )
     if args.directed and not classifier.directed_:
         raise InvalidInputError(f"{args.model} was fitted to undirected edges; leave out --directed")
     args.directed = classifier.directed_ and args.n_neighbors is None
-    columns = getattr(classifier, "feature_names_in_", None)
+    encoding = encoding_of(classifier)
     if classes is None:
         args.labels = None  # Numbers are predicted whatever is known.
     names = None if classes is None else [str(name) for name in classes.tolist()]
-    graph = _read(args, names, columns, classifier.node_names_ or [])
-    if columns is not None and graph.columns is None and args.features is not None:
+    graph = _read(args, names, encoding, classifier.node_names_ or [])
+    if encoding is not None and graph.columns is None and args.features is not None:
         note(f"{args.features} does not name its columns: they are taken in the order of the model's")
     write(args.output, classifier, graph.data, graph.nodes)
 
@@ -158,10 +166,10 @@ def info(args: argparse.Namespace) -> None:
 def _read(
     args: argparse.Namespace,
     classes: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
+    encoding: TableEncoding | None = None,
     fitted: Sequence[str] | None = None,
 ) -> NamedGraph:
-    graph = read_graph(args, classes, columns, fitted)
+    graph = read_graph(args, classes, encoding, fitted)
     _summarise(graph)
     return graph
 

@@ -9,17 +9,19 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_gckm.cli.tables import FeatureTable, is_number, read_edges, read_features, read_labels
 from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.errors import InvalidInputError
+from torch_gckm.graph import with_structural_features
 from torch_gckm.neighbours import nearest_edges
+from torch_gckm.tables import FeatureTable, TableEncoding, read_edges, read_features, read_labels, read_nodes
+from torch_gckm.tables.cells import is_number
 
 
 @dataclass
 class NamedGraph:
     """A graph whose nodes and classes have names."""
 
-    data: Data  # Features, edges, classes (-1: unknown) and perhaps masks.
+    data: Data  # Features, edges, classes (-1: unknown) and perhaps masks; how features of a table were encoded.
     nodes: list[str]
     classes: list[str]
     columns: list[str] | None = None  # The names of the features, if the file has a heading.
@@ -29,18 +31,20 @@ class NamedGraph:
 def read_graph(
     args: argparse.Namespace,
     classes: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
+    encoding: TableEncoding | None = None,
     fitted: Sequence[str] | None = None,
 ) -> NamedGraph:
-    """The graph that the options name; names of its classes and columns are given, in order, or those that occur.
+    """The graph that the options name; its classes are those given, in order, or those that occur.
 
-    Edges of files may lead to ``fitted`` nodes of a model: the graph's ``new_edges`` are then those of new nodes. A
-    model may know none.
+    Features of files are encoded as those of a model were, or as it suits them. Edges of files may lead to ``fitted``
+    nodes of a model: the graph's ``new_edges`` are then those of new nodes. A model may know none.
     """
-    if (args.dataset is None) == (args.features is None):
-        raise InvalidInputError("name a graph with --dataset, or give --features and --edges")
+    if args.dataset is None and args.features is None and args.edges is None:
+        raise InvalidInputError("name a graph with --dataset, or give --features, --edges or both")
+    if args.dataset is not None and args.features is not None:
+        raise InvalidInputError("give --dataset or --features, not both")
     if args.dataset is None:
-        return _from_files(args, classes, columns, fitted)
+        return _from_files(args, classes, encoding, fitted)
     if args.edges is not None or args.n_neighbors is not None or args.labels is not None:
         raise InvalidInputError("a dataset has its edges and labels; --edges, --n-neighbors, --labels go with files")
     split = None if args.labels_per_class is None else PerClassSplit(args.labels_per_class, seed=args.seed)
@@ -64,35 +68,43 @@ def read_graph(
 def _from_files(
     args: argparse.Namespace,
     classes: Sequence[str] | None,
-    columns: Sequence[str] | None,
+    encoding: TableEncoding | None,
     fitted: Sequence[str] | None = None,
 ) -> NamedGraph:
     for option, value in (("--split", args.split), ("--labels-per-class", args.labels_per_class)):
         if value is not None:
             raise InvalidInputError(f"{option} goes with --dataset; the labels of a file are all used")
-    if (args.edges is None) == (args.n_neighbors is None):
+    if args.features is not None and (args.edges is None) == (args.n_neighbors is None):
         raise InvalidInputError("give --edges, or --n-neighbors to join every node to its nearest others, and not both")
+    if args.n_neighbors is not None and args.features is None:
+        raise InvalidInputError("--n-neighbors goes with --features, by which nodes are near")
     if args.directed and args.n_neighbors is not None:
         raise InvalidInputError("--directed goes with --edges or --dataset; nearest others have no direction")
     for path in (args.features, args.edges, args.labels):
         if path is not None and not path.is_file():
             raise InvalidInputError(f"there is no file {path}")
     others = [path for path in (args.edges, args.labels) if path is not None]
-    table = read_features(args.features, others, columns)
-    nodes, x = table.nodes, table.x
-    if columns is not None and table.columns is not None:
-        x = in_order(x, table.columns, columns, args.features)
-    if args.edges is None:
+    if args.features is None:
+        table = read_nodes(args.edges, args.labels)
+    else:
+        table = read_features(args.features, others, encoding)
+    nodes = table.nodes
+    if table.x is None:
+        edges, weight = read_edges(args.edges, table, args.directed)
+        data = with_structural_features(Data(edge_index=edges, edge_weight=weight, num_nodes=len(nodes)))
+    elif args.edges is None:
         if not 1 <= args.n_neighbors < len(nodes):
             raise InvalidInputError(f"--n-neighbors must be from 1 to {len(nodes) - 1}, got {args.n_neighbors}")
-        dense = x if x.layout == torch.strided else x.to_dense()
-        data = Data(x=x, edge_index=nearest_edges(dense.numpy(), args.n_neighbors))
+        dense = table.x if table.x.layout == torch.strided else table.x.to_dense()
+        data = Data(x=table.x, edge_index=nearest_edges(dense.numpy(), args.n_neighbors))
     else:
-        data = _joined(args, table, x, fitted)
+        data = _joined(args, table, table.x, fitted)
+    if table.encoding is not None:
+        data.encoding = table.encoding
     numeric = getattr(args, "target", "class") == "numeric"
     found = {} if args.labels is None else read_labels(args.labels, table, numeric=numeric)
     if numeric:
-        return _with_numbers(data, nodes, found, table, args.labels)
+        return _with_numbers(data, found, table, args.labels)
     names = sorted(set(found.values()), key=_natural) if classes is None else list(classes)
     number = {name: place for place, name in enumerate(names)}
     data.y = torch.full((len(nodes),), -1)
@@ -100,7 +112,7 @@ def _from_files(
         if name not in number:
             raise InvalidInputError(f"{args.labels} has the class '{name}', which the model does not know")
         data.y[place] = number[name]
-    return NamedGraph(data, nodes, names, table.columns, _summary(data, names, table.headings))
+    return _named(data, table, names, _labels_read(data, names))
 
 
 def _joined(args: argparse.Namespace, table: FeatureTable, x: Tensor, fitted: Sequence[str] | None) -> Data:
@@ -121,45 +133,46 @@ def _joined(args: argparse.Namespace, table: FeatureTable, x: Tensor, fitted: Se
             f"{args.edges} joins '{first}' and '{second}', which both belong to the fitted graph: give edges of new "
             "nodes alone, or the features and edges of the whole new graph"
         )
-    return Data(x=x, new_edges=edges, edge_weight=weight)
+    return Data(x=x, new_edges=edges, edge_weight=weight, table=table.table)
 
 
-def _with_numbers(
-    data: Data, nodes: list[str], found: dict[int, str], table: FeatureTable, path: Path | None
-) -> NamedGraph:
+def _with_numbers(data: Data, found: dict[int, str], table: FeatureTable, path: Path | None) -> NamedGraph:
     """The graph with numbers as targets, NaN where unknown."""
-    data.y = torch.full((len(nodes),), torch.nan, dtype=torch.float64)
+    data.y = torch.full((len(table.nodes),), torch.nan, dtype=torch.float64)
     for place, cell in found.items():
         if not is_number(cell):
             raise InvalidInputError(
                 f"{path}: '{cell}' is not a number; leave out --target numeric if these are classes"
             )
         data.y[place] = float(cell)
-    text = f"{data.num_nodes:,} nodes, {data.num_features:,} columns, {data.num_edges:,} directed edges"
-    return NamedGraph(data, nodes, [], table.columns, f"{text}, {len(found):,} numbers to learn from")
+    return _named(data, table, [], [f"{len(found):,} numbers to learn from"])
 
 
-def _summary(data: Data, classes: Sequence[str], headings: Sequence[str]) -> str:
-    """What was read, in a line, so that nothing is taken for something else unnoticed."""
+def _labels_read(data: Data, classes: Sequence[str]) -> list[str]:
+    known = int((data.y >= 0).sum())
+    shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
+    return [f"{known:,} labels of {len(classes)} classes: {shown}"] if known else []
+
+
+def _named(data: Data, table: FeatureTable, classes: list[str], labels: list[str]) -> NamedGraph:
+    """The graph, and what was read, in a line, so that nothing is taken for something else unnoticed."""
+    width = len(table.encoding.columns) if table.encoding is not None else data.num_features
     to_fitted = data.get("new_edges")
     edges = f"{data.num_edges:,} directed edges" if to_fitted is None else "edges to nodes of the fitted graph"
-    parts = [f"{data.num_nodes:,} nodes", f"{data.num_features:,} columns", edges]
+    features = f"{width:,} columns" if table.x is not None else "no features (those of the graph are used)"
+    parts = [f"{data.num_nodes:,} nodes", features, edges]
     if data.edge_weight is not None:
-        parts.append(f"weights {float(data.edge_weight.min()):,.3g} to {float(data.edge_weight.max()):,.3g}")
-    known = int((data.y >= 0).sum())
-    if known:
-        shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
-        parts.append(f"{known:,} labels of {len(classes)} classes: {shown}")
-    return "; ".join([", ".join(parts), *([f"headings: {', '.join(headings)}"] if headings else ["no headings"])])
+        parts.append(f"weights {_size(float(data.edge_weight.min()))} to {_size(float(data.edge_weight.max()))}")
+    done = [] if table.encoding is None else [table.encoding.summary()]
+    headings = f"headings: {', '.join(table.headings)}" if table.headings else "no headings"
+    told = "; ".join(filter(None, [", ".join([*parts, *labels]), *done, headings]))
+    columns = None if table.encoding is None else table.encoding.names
+    return NamedGraph(data, table.nodes, classes, columns, told)
 
 
-def in_order(x: Tensor, given: Sequence[str], wanted: Sequence[str], path: Path) -> Tensor:
-    """The columns that a model knows by their names, in its order."""
-    missing, unknown = [name for name in wanted if name not in given], [name for name in given if name not in wanted]
-    if missing or unknown:
-        lacks = f"it lacks {', '.join(missing[:5])}" if missing else f"the model does not know {', '.join(unknown[:5])}"
-        raise InvalidInputError(f"{path} has other columns than the model was fitted to: {lacks}")
-    return x[:, [given.index(name) for name in wanted]]
+def _size(weight: float) -> str:
+    """A number in few digits, without exponent if it is not extreme."""
+    return f"{weight:,.0f}" if 100 <= abs(weight) < 1e9 else f"{weight:.3g}"
 
 
 def _natural(name: str) -> tuple[int, float, str]:

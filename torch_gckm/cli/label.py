@@ -41,7 +41,7 @@ def label(args: argparse.Namespace) -> None:
     if session.overruled:
         note(f"{output} has other labels than {args.labels} for {session.overruled:,} nodes, and counts")
     note(f"every answer is saved to {output}")
-    named = args.dataset or args.features.name
+    named = args.dataset or (args.features or args.edges).name
     serve(session, port=args.port, open_browser=not args.no_browser, title=f"Labels for {named}")
     if not output.exists():
         note(f"no node was labelled, so {output} was not written")
@@ -53,7 +53,7 @@ def label(args: argparse.Namespace) -> None:
 
 def _usual_output(args: argparse.Namespace) -> Path:
     """A file beside the labels, or the features, that is neither of them."""
-    beside = args.labels or args.features
+    beside = args.labels or args.features or args.edges
     if beside is None:
         return Path(f"{(args.dataset or 'graph').replace('/', '-')}.labelled.csv")
     return Path(beside.with_name(f"{beside.stem}.labelled.csv"))
@@ -61,7 +61,7 @@ def _usual_output(args: argparse.Namespace) -> Path:
 
 def _fit_command(args: argparse.Namespace, output: Path) -> str:
     """The command that fits to the labels."""
-    parts = ["gckm", "fit", "model.pt", "--features", args.features]
+    parts = ["gckm", "fit", "model.pt", *(["--features", args.features] if args.features is not None else [])]
     parts += ["--n-neighbors", args.n_neighbors] if args.edges is None else ["--edges", args.edges]
     parts += ["--directed"] if args.directed else []
     return shlex.join(map(str, [*parts, "--labels", output, "--predictions", "classes.csv"]))

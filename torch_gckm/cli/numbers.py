@@ -48,7 +48,7 @@ def fit_numbers(args: argparse.Namespace) -> None:
     if args.predictions is not None:
         write_numbers(args.predictions, regressor, None, graph.nodes)
     if args.report is not None:
-        title = f"Numbers of {args.features.name}"
+        title = f"Numbers of {(args.features or args.edges).name}"
         write_report(
             args.report, regressor, title=title, seconds=regressor.seconds_, command=args.command,
             progress=not args.quiet,

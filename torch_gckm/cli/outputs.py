@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch_geometric.data import Data
 
-from torch_gckm.cli.tables import is_number
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import check_writable, write_atomically
+from torch_gckm.tables.cells import is_number
 
 if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMClassifier
@@ -51,7 +51,8 @@ def asked(data: Data | None) -> dict[str, Any]:
     """How to ask an estimator about its own graph, about another, or about new nodes with edges to its own."""
     if data is None or "new_edges" not in data:
         return {"X": data}
-    return {"X": data.x, "new_edges": data.new_edges, "edge_weight": data.edge_weight}
+    rows = data.get("table") if data.get("table") is not None else data.x
+    return {"X": rows, "new_edges": data.new_edges, "edge_weight": data.edge_weight}
 
 
 def write_suggestions(found: "Sequence[Reason]", nodes: list[str] | None) -> None:

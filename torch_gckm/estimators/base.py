@@ -11,18 +11,20 @@ import scipy.sparse
 import sklearn.exceptions
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from torch_gckm import errors
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.estimators.edges import to_edges, to_weights, undirected
+from torch_gckm.estimators.edges import require_same_edges, to_edges, to_weights, undirected
 from torch_gckm.estimators.inputs import join, neighbour_graph, places_among, to_matrix, to_tensor
-from torch_gckm.graph import graph_of
+from torch_gckm.estimators.tables import check_encoding, encoded, encoding_of, learned
+from torch_gckm.graph import graph_of, with_structural_features
 from torch_gckm.layouts import warn_of_lost_digits
 from torch_gckm.nn import GCKM, KernelLayers
+from torch_gckm.tables import TableEncoding
 
 # With more channels, the last directions of a small kernel matrix are noise, and new nodes land anywhere along them.
 NODES_PER_CHANNEL = 8
@@ -60,6 +62,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
     edges_given_: bool  # Whether its edges were given, rather than made from rows: then equal rows are different nodes.
     directed_: bool  # Whether directions of edges are kept; else all edges count in both.
     n_features_in_: int
+    encoding_: TableEncoding | None  # How tables with named columns become matrices; None: a fit to another X.
+    structural_: bool  # Whether features were made of the edges, so that only nodes of the fitted graph have any.
     n_neighbors: int
     directed: bool
 
@@ -81,11 +85,18 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(X, Data | HeteroData):
             if not (y is None or isinstance(y, str)):
                 raise InvalidInputError("a Data object has its own edges and labels; pass no 'edge_index' or 'y' too")
+            if isinstance(X, Data) and X.get("x") is None:
+                X = with_structural_features(X)
+            self.structural_ = isinstance(X, Data) and bool(X.get("structural"))
             self.n_features_in_ = graph_of(X)[0].size(1)
             self.__dict__.pop("feature_names_in_", None)  # Of an earlier fit to a table.
             self.edges_given_ = True
-            return copy.copy(self._as_fitted(X, warn=True)), None
-        checked = self._check(X, y, reset=True)
+            graph = copy.copy(self._as_fitted(X, warn=True))
+            self._keep_encoding(graph.get("encoding"))
+            if "encoding" in graph:
+                del graph["encoding"]
+            return graph, None
+        checked, self.structural_ = self._check(X, y, reset=True), False
         self.edges_given_ = edge_index is not None
         x, y = (checked, None) if isinstance(y, str) else checked
         if edge_index is None:
@@ -101,6 +112,11 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         """The values of every node of a graph, or of every row of a matrix, ``[n, c]``."""
         self._require_fit()
         _check_edges(X, edge_index, edge_weight)
+        if X is not None and getattr(self, "structural_", False):
+            require_same_edges(X, self.graph_ if hasattr(self, "graph_") else None, self._as_fitted)
+            return self._values(None)
+        if isinstance(X, Data):
+            check_encoding(self, X)
         if X is None or isinstance(X, Data | HeteroData):
             return self._values(X if X is None else self._as_fitted(X))
         x = self._check(X, reset=False)
@@ -132,12 +148,17 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         return values
 
     def _check(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
-        """Rows, and perhaps labels, as scikit-learn checks them; at least two rows for a fit."""
+        """Rows, and perhaps labels, as scikit-learn checks them; at least two rows for a fit. Tables are encoded."""
+        encoding, x = learned(X) if reset else (encoding_of(self), encoded(self, X))
         options = {"accept_sparse": "csr", "dtype": (np.float64, np.float32), "ensure_min_samples": 2 if reset else 1}
+        if not reset and encoding is not None and x is not X:
+            return check_array(x, **options)  # Its columns are those of the encoding.
         options["multi_output"] = len(getattr(y, "shape", ())) == 2 and y.shape[1] > 1  # Several labels per node.
         if isinstance(y, str):
             del options["multi_output"]
-        checked = validate_data(self, to_matrix(X), to_matrix(y), reset=reset, **options)
+        checked = validate_data(self, to_matrix(x), to_matrix(y), reset=reset, **options)
+        if reset:
+            self._keep_encoding(encoding)
         x, *rest = checked if isinstance(checked, tuple) else (checked,)
         if reset and isinstance(x, np.ndarray) and x.dtype != np.float32:
             names = getattr(self, "feature_names_in_", None)
@@ -147,6 +168,13 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         if not np.isfinite(x.data if scipy.sparse.issparse(x) else x).all():
             raise InvalidInputError("X contains a value too large for single precision; rescale it")
         return (x, *rest) if rest else x
+
+    def _keep_encoding(self, encoding: TableEncoding | None) -> None:
+        """Keep how the fitted table was encoded, and its columns."""
+        self.encoding_ = encoding
+        if encoding is not None:
+            self.n_features_in_ = len(encoding.columns)
+            self.feature_names_in_ = np.array(encoding.columns, dtype=object)
 
     def _answer(self, values: Tensor) -> Any:
         """As the fit was given, a tensor or an array."""

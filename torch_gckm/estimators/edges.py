@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,20 @@ def join_by_edges(graph: Data, x: Matrix, new_edges: Any, edge_weight: Any, *, d
         old_weight = torch.ones(old.size(1)) if old_weight is None else old_weight
         weight = torch.cat([old_weight, weight.to(old_weight)])
     return Data(x=stacked(features, x), edge_index=torch.cat([old, edges.to(old.device)], dim=1), edge_weight=weight)
+
+
+def require_same_edges(X: Any, graph: Data | None, as_fitted: Callable[[Data], Data]) -> None:
+    """Raise unless X is the fitted graph, whose features were made of its edges and are not known of other graphs."""
+    if isinstance(X, Data) and graph is not None and X.num_nodes == graph.num_nodes:
+        given = copy.copy(X)
+        given.x = graph.x
+        there, here = (canonical_edges(*graph_of(part)[1:], part.num_nodes)[0] for part in (as_fitted(given), graph))
+        if torch.equal(coalesce(there), coalesce(here)):
+            return
+    raise InvalidInputError(
+        "the estimator was fitted to a graph without features, and knows the nodes of this graph only; fit it to "
+        "a graph that has the new nodes as well"
+    )
 
 
 def graph_content(graph: Data) -> dict[str, Tensor | None]:

@@ -107,19 +107,9 @@ def is_labelled(y: NDArray[Any]) -> NDArray[np.bool_]:
     return np.array([label not in (-1, "-1") for label in y.tolist()], dtype=bool)
 
 
-def check_blanks(y: Any) -> None:
-    """Raise if a label is missing in another way than by -1."""
-    if isinstance(y, list) or hasattr(y, "tolist"):
-        for row, label in enumerate(y if isinstance(y, list) else y.tolist()):
-            if _is_blank(label):
-                raise InvalidInputError(f"the label of row {row} is {label!r}; use -1 for rows without a label")
-
-
-def _is_blank(label: Any) -> bool:
-    try:
-        return label is None or bool(label == "" or label != label)
-    except TypeError:  # pandas' NA is neither equal nor unequal to anything.
-        return True
+def of_own_type(y: NDArray[Any]) -> NDArray[Any]:
+    """Labels without the -1 of others, as an array of numbers if they are numbers."""
+    return np.array(y.tolist()) if y.dtype == object and y.size and not isinstance(y[0], str) else y
 
 
 @dataclass(frozen=True)
@@ -134,9 +124,10 @@ class NumberedLabels:
     def of_rows(cls, y: NDArray[Any]) -> Self:
         """From labels of any kind, -1 for unknown ones."""
         labelled = is_labelled(y)
-        check_classification_targets(y[labelled])
+        given = of_own_type(y[labelled])
+        check_classification_targets(given)
         numbers = np.full(y.shape, -1, dtype=np.int64)
-        classes, numbers[labelled] = np.unique(y[labelled], return_inverse=True)
+        classes, numbers[labelled] = np.unique(given, return_inverse=True)
         _require_two(classes)
         return cls(classes, torch.from_numpy(numbers), torch.from_numpy(labelled))
 

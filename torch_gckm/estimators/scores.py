@@ -11,7 +11,8 @@ from torch_geometric.data import Data
 
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
-from torch_gckm.estimators.inputs import is_labelled, to_matrix
+from torch_gckm.estimators.inputs import is_labelled, of_own_type, to_matrix
+from torch_gckm.estimators.tables import without_blanks
 from torch_gckm.partition import partition_of
 from torch_gckm.readout import labels_of, pick_mask
 
@@ -38,9 +39,9 @@ def score_nodes(
 def score_rows(classifier: Any, X: Any, y: Any, sample_weight: Any, edges: tuple[Any, Any]) -> float:
     """The accuracy on the rows with a label; ``edges`` are those of a whole new graph, and their weights."""
     predicted = to_matrix(classifier.predict(X, edge_index=edges[0], edge_weight=edges[1]))
-    y = column_or_1d(to_matrix(y))
+    y = column_or_1d(without_blanks(to_matrix(y)))
     labelled = is_labelled(y)
     if not labelled.any():
         raise InvalidInputError("none of the rows to score has a label")
     weight = None if sample_weight is None else column_or_1d(to_matrix(sample_weight))[labelled]
-    return float(accuracy_score(y[labelled], predicted[labelled], sample_weight=weight))
+    return float(accuracy_score(of_own_type(y[labelled]), predicted[labelled], sample_weight=weight))

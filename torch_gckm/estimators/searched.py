@@ -24,6 +24,7 @@ from torch_gckm.partition import WHOLE, partition_of
 from torch_gckm.progress import Bar
 from torch_gckm.select import GCKMEnsemble, SearchResult, Space, search
 from torch_gckm.select.result import PREPARING
+from torch_gckm.tables import TableEncoding
 
 _FEW_SETTINGS = 20
 _LEAST = 1e-3  # Seconds for a search if none are left.
@@ -111,7 +112,7 @@ class SearchedEstimator(GraphEstimator):
     ) -> None:
         """Keep names that were given, and whether rows were."""
         self.node_names_ = None if node_names is None else list(node_names)
-        if feature_names is not None:
+        if feature_names is not None and self.encoding_ is None:
             if len(feature_names) != self.n_features_in_:
                 raise InvalidInputError(f"{len(feature_names)} 'feature_names' for {self.n_features_in_} features")
             self.feature_names_in_ = np.array(feature_names, dtype=object)
@@ -125,6 +126,8 @@ class SearchedEstimator(GraphEstimator):
         if X is None or isinstance(X, Data) or edge_index is not None:
             raise InvalidInputError("'new_edges' goes with the features X of new rows, and without 'edge_index'")
         self._require_graph()
+        if self.structural_:
+            raise InvalidInputError("the estimator was fitted to a graph without features, and has none of new nodes")
         x = self._check(X, reset=False)
         joined = join_by_edges(self.graph_, x, new_edges, edge_weight, directed=self.directed_)
         size = cast(int, self.graph_.num_nodes)
@@ -133,6 +136,7 @@ class SearchedEstimator(GraphEstimator):
     def _content(self, inductive: bool) -> dict[str, Any]:
         """What files of all such estimators hold."""
         self._require_fit()
+        encoding = getattr(self, "encoding_", None)
         is_reduced = inductive and isinstance(self.model_, GCKMEnsemble)
         return {
             "ensemble": (self.model_.inductive() if is_reduced else self.model_).content(),
@@ -143,6 +147,8 @@ class SearchedEstimator(GraphEstimator):
             "edges_given": getattr(self, "edges_given_", True),
             "n_neighbors": self.n_neighbors,
             "num_features": self.n_features_in_,
+            "structural": self.structural_,
+            "encoding": None if encoding is None else encoding.state(),
             "feature_names": list(getattr(self, "feature_names_in_", ())) or None,
         }
 
@@ -159,6 +165,8 @@ class SearchedEstimator(GraphEstimator):
             self.graph_ = Data(**content["graph"])
         self.edges_given_, self.n_neighbors = content.get("edges_given", True), content.get("n_neighbors", 10)
         self.n_features_in_ = content.get("num_features", model.models[0].in_channels)
+        self.structural_, state = content.get("structural", False), content.get("encoding")
+        self.encoding_ = None if state is None else TableEncoding.from_state(state)
         if content.get("feature_names"):
             self.feature_names_in_ = np.array(content["feature_names"], dtype=object)
 

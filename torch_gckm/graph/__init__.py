@@ -5,6 +5,7 @@ from torch_gckm.graph.prepared import Normalize, PreparedGraph, Scaling, check_f
 from torch_gckm.graph.propagation import Propagation, PropagationLike, as_propagation
 from torch_gckm.graph.remembered import RememberedGraph
 from torch_gckm.graph.sharded import ShardedGraph, processes_of
+from torch_gckm.graph.structural import with_structural_features
 from torch_gckm.graph.topology import DIRECTIONS, KINDS, Direction, Topology
 from torch_gckm.graph.weights import (
     AS_GIVEN,
@@ -21,5 +22,5 @@ __all__ = [
     "AS_GIVEN", "Adjacency", "DIRECTIONS", "Direction", "KINDS", "Normalize", "PreparedGraph", "Propagation",
     "PropagationLike", "RememberedGraph", "Scaling", "ShardedGraph", "Topology", "WEIGHTS", "Weighting", "Weights",
     "as_propagation", "canonical_edges", "check_features", "graph_of", "has_weights", "is_directed", "processes_of",
-    "typical_weight", "warn_of_heavy_tail", "weights_of"
+    "typical_weight", "warn_of_heavy_tail", "weights_of", "with_structural_features",
 ]  # fmt: skip

@@ -25,7 +25,10 @@ def graph_of(data: Data) -> tuple[Tensor, Adjacency | None, Tensor | None]:
     if isinstance(x, tuple | list):
         raise InvalidInputError("'x' is a pair: bipartite graphs are not supported; join all nodes in one 'x'")
     if not isinstance(x, Tensor):
-        raise InvalidInputError("the data object has no node features 'x'; give every node some, such as its degree")
+        raise InvalidInputError(
+            "the data object has no node features 'x'; estimators make some of the edges when they are fitted, as does "
+            "data = torch_gckm.graph.with_structural_features(data), for this graph only"
+        )
     if x.dim() != 2:
         raise InvalidInputError(f"'x' must have shape [n, d], got {tuple(x.shape)}")
     edges, weight = data.edge_index, data.get("edge_weight")

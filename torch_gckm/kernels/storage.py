@@ -126,6 +126,10 @@ class _SquaredDistance(torch.autograd.Function):
         return grad_a, grad_b, None, None
 
 
+def _one_step(step: Step, x: Any) -> Any:
+    return step(x)
+
+
 class SparseFeatures(Features):
     r"""Rows of :math:`p(A) X` with sparse :math:`A` and :math:`X`, as for a bag of words and its neighbours'.
 
@@ -141,7 +145,7 @@ class SparseFeatures(Features):
         self,
         matrix: Tensor,
         operator: Tensor | None = None,
-        smooth: Smooth = lambda step, x: step(x),
+        smooth: Smooth = _one_step,
         origin: Origin | None = None,
         partition: Partition = WHOLE,
     ) -> None:

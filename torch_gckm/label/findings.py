@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
-from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_gckm.errors import GCKMError, GCKMWarning
@@ -20,7 +19,7 @@ from torch_gckm.select.withheld import withhold_labels
 
 _QUEUE = 20  # How many nodes are suggested at a time; more labels than these are seldom given during a refit.
 _GROUPS = 10  # Groups to take the first nodes from, at least; twice as many as classes.
-_CERTAIN = 0.8
+_USUAL = "Of all labels, this one would settle most of what is open about the other nodes."
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def _fitted(graph: Data, task: Task, classifier: GCKMClassifier) -> Findings:
     # Nodes that were skipped may be suggested again: ask for so many more.
     suggested = fitted.suggest(min(_QUEUE + len(task.skipped), free)).tolist() if free else []
     right, withheld = _withheld(fitted)
-    questions = [Question(node, _why(task.classes, probabilities[node])) for node in suggested if task.may_ask(node)]
+    questions = [Question(node, _USUAL) for node in suggested if task.may_ask(node)]
     return Findings(task, questions, probabilities.float().cpu().numpy(), right, withheld)
 
 
@@ -118,16 +117,6 @@ def _withheld(fitted: GCKMClassifier) -> tuple[int, int]:
         return 0, 0
     count = found.nodes.numel()
     return round(found.accuracy * count), count
-
-
-def _why(classes: list[str], chances: Tensor) -> str:
-    """Why a suggested node is worth a label."""
-    (sure, less), (first, second) = (part.tolist() for part in chances.topk(2))
-    usual = "Of all labels, this one would settle most of what is open about the other nodes."
-    if sure >= _CERTAIN:
-        return f"{usual} The guess is {classes[first]} ({100 * sure:.0f} %); if it is wrong, others change with it."
-    shown = f"{classes[first]} ({100 * sure:.0f} %) and {classes[second]} ({100 * less:.0f} %)"
-    return f"{usual} The model is unsure between {shown}."
 
 
 def _middles_of_groups(graph: Data, task: Task, classifier: GCKMClassifier) -> list[Question]:

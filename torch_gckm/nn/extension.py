@@ -10,6 +10,7 @@ from tqdm import tqdm
 from torch_gckm import panels
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.kernels import Kernel, Rows, as_rows
+from torch_gckm.layouts import to_copyable, to_csr
 from torch_gckm.partition import WHOLE, Partition
 
 R = TypeVar("R", bound="Record")
@@ -39,6 +40,7 @@ class Record(torch.nn.Module):
         if not found:
             return None
         record = cls.__new__(cls)
+        found = {name: to_csr(value) if value.is_sparse else value for name, value in found.items()}
         Record.__init__(record, {name: _cast(value, like) for name, value in found.items()}, {})
         record.forget()
         return record
@@ -61,6 +63,15 @@ class Record(torch.nn.Module):
         super()._apply(fn, recurse)
         self.forget()
         return self
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """A state dict may be copied deeply, which torch cannot do with sparse CSR tensors, but with COO ones."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name in self._buffers:
+            destination[prefix + name] = to_copyable(destination[prefix + name])
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: the layer that holds it has made it of the state dict."""
 
     def __deepcopy__(self: R, memo: dict[int, Any]) -> R:
         """A copy; torch cannot copy sparse CSR tensors deeply."""
@@ -131,6 +142,13 @@ class Extension(Record):
                 result[block] = torch.addmm(offset, kernel(part.to(torch.float64), marks), weights)
                 bar.update(part.num_rows)
         return result
+
+
+def check_columns(found: int, expected: int) -> int:
+    """The number of features; raise unless it is the expected one, where -1 expects any."""
+    if expected not in (-1, found):
+        raise InvalidInputError(f"'h' must have shape [n, {expected}], got [n, {found}]")
+    return found
 
 
 def check_known(known: Tensor, fitted: int, num_nodes: int, over: Partition) -> None:

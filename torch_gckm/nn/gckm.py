@@ -53,7 +53,7 @@ class GCKM(PredictsSets, KernelLayers):
     ``aggregation``, ``hops`` and ``direction`` then say how these are propagated. There is nothing to fine-tune.
 
     Args:
-        in_channels: The number of input features.
+        in_channels: The number of input features; -1 takes it from the first graph.
         hidden_channels: The embedding dimensions of the hidden layers.
         out_channels: The number of classes.
         kernel: Kernels, their names, or functions of two matrices.

@@ -7,7 +7,8 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from torch_gckm.errors import DetachedInputWarning
+from torch_gckm import panels
+from torch_gckm.errors import DetachedInputWarning, InvalidInputError
 from torch_gckm.graph import (
     Adjacency,
     PreparedGraph,
@@ -151,7 +152,7 @@ class GCKMConv(KernelLayer):
                 stacklevel=2,
             )
         output = self.fitted_output()
-        return output if n_id is None else output[n_id]
+        return output if n_id is None else output[self._places(n_id)]
 
     def loss(self, x: Tensor, edge_index: Adjacency | None = None, edge_weight: Tensor | None = None) -> Tensor:
         r"""The objective :math:`-\frac{1}{2 \eta} \mathrm{Tr}(H' K_c H)`, differentiable in :math:`H` and ``x``.
@@ -203,6 +204,17 @@ class GCKMConv(KernelLayer):
             with torch.no_grad():
                 given = layer_rows(self.kernel, self.aggregation, graph)
                 self._checks.features(self.fit.rows(), given, self.kernel.views)
+
+    def _places(self, n_id: Tensor) -> Tensor:
+        """Checked numbers of fitted nodes."""
+        size = self.h.size(0)
+        if n_id.dtype == torch.bool or n_id.is_floating_point() or n_id.dim() != 1:
+            raise InvalidInputError(f"'n_id' must be numbers of nodes, [m], got {n_id.dtype} {tuple(n_id.shape)}")
+        if n_id.numel():
+            low, high = int(panels.smallest(n_id)), int(panels.largest(n_id))
+            if not 0 <= low <= high < size:
+                raise InvalidInputError(f"'n_id' names nodes {low} to {high}; fitted ones are 0 to {size - 1}")
+        return n_id
 
     @property
     def _columns(self) -> int | None:

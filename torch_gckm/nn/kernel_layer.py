@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -62,6 +63,10 @@ class KernelLayer(FittedModule):
         super().__init__()
         if not power >= 0:
             raise InvalidInputError(f"'power' must not be negative, got {power}")
+        if in_channels < 1 and in_channels != -1:
+            raise InvalidInputError(
+                f"'in_channels' must be positive, or -1 for that of the first graph, got {in_channels}"
+            )
         if out_channels < 1:
             raise InvalidInputError(f"'out_channels' must be positive, got {out_channels}")
         if not eta > 0:
@@ -150,7 +155,7 @@ class KernelLayer(FittedModule):
                 raise InvalidInputError(f"'method' must be 'kernel_pca' or 'random', got {method!r}")
             write(self.h, embedding)
             scale = spectral_scale(values, graph.num_nodes, self.power)
-            self.fitted = LayerFit(gram, values, scale, graph.topology.identity)
+            self.fitted = LayerFit(gram, values, scale, graph.topology.identity, self.out_channels)
         if not will_be_trained or (graph.x if h is None else h).requires_grad:
             gram.release()  # Nothing will ask for this matrix again, or what is below changes it.
 
@@ -180,8 +185,13 @@ class KernelLayer(FittedModule):
         self._mark()
         return self
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        channels = int(state_dict.get(f"{prefix}fitted.channels", self.out_channels))
+        if channels != self.out_channels:
+            raise InvalidInputError(
+                f"the state is that of a layer with out_channels={channels}, not {self.out_channels}"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self._mark()
 
     def _mark(self) -> None:

@@ -36,7 +36,7 @@ class KernelLayers(torch.nn.Module):
     Wherever a ``Data`` object is taken, a graph that :meth:`prepare` made of it saves preparing it again.
 
     Attributes:
-        in_channels: The number of input features.
+        in_channels: The number of input features; -1 takes it from the first graph.
         layers: The layers.
         scaling: How the input features are scaled.
         data_id: The identity of the fitted graph; zeros before a fit.
@@ -142,7 +142,11 @@ class KernelLayers(torch.nn.Module):
         over = partition_of(data)
         with over.agreed():
             x = graph_of(data)[0]
-            check_features(x, self.in_channels, over)
+            check_features(x, None if self.in_channels == -1 else self.in_channels, over)
+            parts: list[Any] = list(self.modules())
+            for part in parts:
+                if getattr(part, "in_channels", None) == -1:
+                    part.in_channels = x.size(1)
             return PreparedGraph.of(data, self.scaling.fitted_to(x, over), self.dtype)
 
     def initialize(

@@ -20,11 +20,14 @@ class LayerFit(Fit):
     eigenvalues: Tensor  # Those found at the initialisation, [s].
     scale: Tensor  # The factors of the embedding's columns in the layer's output, [s].
     graph: Tensor  # The identity of the edges.
+    channels: Tensor  # How many were asked for; of a matrix of low rank there are fewer.
 
     def __init__(
-        self, gram: Gram, eigenvalues: Tensor, scale: Tensor, graph: EdgeIdentity, error: float | None = None
-    ) -> None:
-        tensors = {"eigenvalues": eigenvalues, "scale": scale, "graph": torch.tensor(graph)}
+        self, gram: Gram, eigenvalues: Tensor, scale: Tensor, graph: EdgeIdentity, channels: int,
+        error: float | None = None,
+    ) -> None:  # fmt: skip
+        marks = {"graph": torch.tensor(graph), "channels": torch.tensor(channels)}
+        tensors = {"eigenvalues": eigenvalues, "scale": scale, **marks}
         super().__init__(gram, tensors, gram.error() if error is None else error, eigenvalues.dtype)
 
     @property
@@ -41,7 +44,7 @@ class LayerFit(Fit):
 
     def moved(self, gram: Gram) -> LayerFit:
         """The same fit on the kernel matrix of other features, as they are after a step of training."""
-        return LayerFit(gram, self.eigenvalues, self.scale, self.edges, float(self.error))
+        return LayerFit(gram, self.eigenvalues, self.scale, self.edges, int(self.channels), float(self.error))
 
     def _extend(self, gram: Gram, of: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         r"""The out-of-sample map :math:`(K_{new} H_c - \frac1n 1 1' K H_c) (H' K_c H)^{-1}`, times the scale."""

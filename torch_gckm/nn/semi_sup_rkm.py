@@ -12,7 +12,7 @@ from torch_gckm.blocks import filled
 from torch_gckm.errors import InvalidInputError, NotFittedError
 from torch_gckm.gram import Gram, GramLike, as_gram, gram_from_config
 from torch_gckm.kernels import FeaturesLike, KernelLike, Rows, as_kernel, as_rows, kernel_from_config
-from torch_gckm.nn.extension import widen, write
+from torch_gckm.nn.extension import check_columns, widen, write
 from torch_gckm.nn.fits import FittedModule, own_rows
 from torch_gckm.nn.inductive import ReadoutMap
 from torch_gckm.nn.prediction_sets import PredictsSets, check_exchangeable, machine_of
@@ -50,7 +50,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
         these have been used to train them, such scores tell nothing about test accuracy.
 
     Args:
-        in_channels: The number of features of the view ``"h"``.
+        in_channels: The number of features of the view ``"h"``; -1 takes it from the first ones.
         out_channels: The number of classes, or of columns of real targets.
         kernel: A kernel, its name, or a function of two matrices; of several views, ``RBF() * RBF(10.0).on("x")``.
         eta: The regularisation :math:`\eta > 0`.
@@ -285,9 +285,7 @@ class SemiSupRKMReadout(PredictsSets, FittedModule):
     def _checked(self, h: FeaturesLike) -> Rows:
         rows = as_rows(h).to(self.h.dtype)
         if "h" in self.kernel.views:
-            columns = rows.view("h").num_columns
-            if columns != self.in_channels:
-                raise InvalidInputError(f"'h' must have shape [n, {self.in_channels}], got [n, {columns}]")
+            self.in_channels = check_columns(rows.view("h").num_columns, self.in_channels)
         for name, tensor in rows.detach().tensors(self.kernel.views).items():
             panels.check_finite(tensor, name)
         return rows

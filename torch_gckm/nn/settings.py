@@ -16,6 +16,7 @@ from torch_gckm.files import PathLike, load_tensors, save_tensors
 from torch_gckm.graph import KINDS, Direction, Normalize, Propagation, Weighting, Weights
 from torch_gckm.graph.propagation import DEFAULT_ALPHA
 from torch_gckm.kernels import kernel_from_config
+from torch_gckm.layouts import to_csr
 from torch_gckm.partition import WHOLE, Partition
 from torch_gckm.readout import ClassWeight
 
@@ -212,7 +213,7 @@ def model_content(model: Model) -> dict[str, Any]:
         "out_channels": model.out_channels,
         "settings": settings.to_dict(),
         "dtype": str(model.dtype).removeprefix("torch."),
-        "state": model.state_dict(),
+        "state": {name: to_csr(part) if part.is_sparse else part for name, part in model.state_dict().items()},
     }
 
 

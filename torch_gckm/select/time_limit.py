@@ -53,15 +53,15 @@ class TimeLimit:
         return self.end - min(needed, _MOST * self.seconds)
 
     def is_over(self) -> bool:
-        """Whether no further setting should begin; there is a first answer in any case if models are to follow."""
+        """Whether no further setting should begin; there is a first answer in any case."""
         return self.end is not None and bool(self.processes.of_first(self._is_over()))
 
     def _is_over(self) -> bool:
         now, end = time.perf_counter(), self.search_end
         assert end is not None
-        if not self.members:
-            return now >= end
-        return now + typical(self._took) > end if self._took else now > end and self._tried >= _FIRST
+        if not self._took:
+            return now > end and self._tried >= _FIRST
+        return now + (typical(self._took) if self.members else 0.0) >= end
 
 
 class MemberTime:

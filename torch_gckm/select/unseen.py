@@ -33,7 +33,7 @@ class Unseen:
 
     right: int  #: How many are predicted.
     count: int  #: Of how many.
-    chance: float  #: The share that the most frequent class among them has.
+    chance: float  #: The share that would be right by chance, if classes were predicted as often as they are.
     gain: float  #: The factor of scores that fits them, relative to that of labels that have chosen the settings; <= 1.
 
     @property
@@ -75,17 +75,24 @@ def unseen(trials: Sequence[Trial], classes: Tensor, choose: Choice) -> Unseen |
         return panels.accumulate(scores[places[trial.number]] for trial in chosen) / len(chosen)
 
     factor = calibrate(combined(choose(trials)), classes)[0]
-    right, factors = 0, []
+    right, factors, chances = 0, [], []
     for repeat in range(_REPEATS):
         part, found = parts(classes, repeat), torch.empty_like(scores[0])
         for number in range(int(part.max()) + 1):
             own = part == number
             found[own] = combined(choose(losses.ranked_by(trials, ~own)))[own]
-        right += panels.count(found.argmax(dim=1) == classes)
+        predicted = found.argmax(dim=1)
+        right += panels.count(predicted == classes)
+        chances.append(chance_of(predicted, classes, scores.size(2)))
         factors.append(calibrate(found, classes)[0])
     mean = float(torch.tensor(factors).log().mean().exp())
-    chance = float(panels.counts(classes).max()) / classes.numel()
-    return Unseen(round(right / _REPEATS), classes.numel(), chance, min(1.0, mean / factor))
+    return Unseen(round(right / _REPEATS), classes.numel(), sum(chances) / _REPEATS, min(1.0, mean / factor))
+
+
+def chance_of(predicted: Tensor, classes: Tensor, count: int) -> float:
+    """The share of predictions that would be right if they were permuted at random, as in Cohen's kappa."""
+    shares = [panels.counts(part, count).double() / part.numel() for part in (predicted, classes)]
+    return float((shares[0] * shares[1]).sum())
 
 
 def parts(classes: Tensor, seed: int) -> Tensor:
