@@ -10,6 +10,7 @@ from experiments.clustering import Clustering
 from experiments.common import Experiment
 from experiments.coverage import Coverage
 from experiments.criteria import Criteria
+from experiments.customers import Customers
 from experiments.depth import Depth
 from experiments.directed import Directed
 from experiments.facts import Progress, Sparsity, Statistics
@@ -33,6 +34,6 @@ from experiments.table3 import Table3
 KINDS: tuple[type[Experiment], ...] = (
     FewLabels, Speed, Policies, Scale, Arxiv, Inference, Processes, Table2, Table3, Standard, Depth, Ablation,
     Clustering, Inductive, Subset, Directed, Attention, Sparsity, Progress, Qualitative, Statistics, Calibration,
-    Coverage, Suggest, Regression, Criteria, Selection, SelfTraining,
+    Coverage, Suggest, Regression, Customers, Criteria, Selection, SelfTraining,
 )  # fmt: skip
 EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in KINDS}
