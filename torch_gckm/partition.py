@@ -10,6 +10,8 @@ from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
+from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.processes import ALONE, Processes
@@ -148,5 +150,7 @@ def in_agreement(function: Callable[P, R]) -> Callable[P, R]:
 
 def partition_of(data: object) -> Partition:
     """Which nodes of a graph a ``Data`` object has: all, except for a :class:`~torch_gckm.graph.ShardedGraph`."""
+    if isinstance(data, Dataset) or (isinstance(data, list) and any(isinstance(part, Data) for part in data[:1])):
+        raise InvalidInputError("one graph is needed, got a dataset of graphs; pass one of them, such as dataset[0]")
     found = vars(data).get("partition") if hasattr(data, "__dict__") else None
     return found if isinstance(found, Partition) else WHOLE

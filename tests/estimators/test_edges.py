@@ -5,11 +5,11 @@ import pytest
 import scipy.sparse
 import torch
 from sklearn.base import clone
-from torch_geometric.data import Data
+from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.utils import to_undirected
 
 from tests.conftest import make_graph
-from torch_gckm import GCKMClassifier, GCKMClustering, GCKMEmbedding, GCKMRegressor
+from torch_gckm import GCKM, GCKMClassifier, GCKMClustering, GCKMEmbedding, GCKMRegressor, Trainer
 from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.estimators.edges import join_by_edges, undirected
 from torch_gckm.estimators.inputs import join
@@ -238,3 +238,37 @@ class TestNewEdges:
         for given in ({"X": old}, {"X": None}, {"X": x, "edge_index": edges}):
             with pytest.raises(InvalidInputError, match="'new_edges' goes with the features X of new rows"):
                 fitted.predict(**given, new_edges=edges)
+
+
+@every_estimator
+def test_a_graph_that_lacks_edges_is_told(estimator):
+    graph = make_graph()
+    bare = Data(x=graph.x, y=graph.y, train_mask=graph.train_mask)
+    with pytest.warns(GCKMWarning, match="no 'edge_index': its nodes are told apart by their features alone"):
+        clone(estimator).fit(bare)
+    fitted = clone(estimator).fit(graph)
+    with pytest.warns(GCKMWarning, match="no 'edge_index'"):
+        ask(fitted, bare)
+
+
+@every_estimator
+def test_a_dataset_is_not_a_graph(estimator):
+    graphs = [make_graph(), make_graph()]
+    dataset = InMemoryDataset()
+    dataset.data, dataset.slices = InMemoryDataset.collate(graphs)
+    for several in (graphs, dataset):
+        with pytest.raises(InvalidInputError, match=r"such as dataset\[0\]"):
+            clone(estimator).fit(several)
+    with pytest.raises(InvalidInputError, match=r"such as dataset\[0\]"):
+        Trainer(GCKM(8, 4, 3), progress=False).fit(dataset)
+
+
+@searched
+def test_negative_weights_are_told(estimator):
+    graph = make_graph()
+    graph.edge_weight = torch.ones(graph.num_edges)
+    graph.edge_weight[graph.edge_index[0] == 5] = -5.0
+    graph.edge_weight[graph.edge_index[1] == 5] = -5.0
+    count = int((graph.edge_weight < 0).sum())
+    with pytest.warns(GCKMWarning, match=f"{count} of {graph.num_edges} edge weights are negative"):
+        clone(estimator).fit(graph)

@@ -1,6 +1,7 @@
 """What the estimators have in common: graphs or arrays in, tensors or arrays out."""
 
 import copy
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -24,6 +25,7 @@ from torch_gckm.estimators.tables import check_encoding, encoded, encoding_of, l
 from torch_gckm.graph import graph_of, with_structural_features
 from torch_gckm.layouts import warn_of_lost_digits
 from torch_gckm.nn import GCKM, KernelLayers
+from torch_gckm.partition import partition_of
 from torch_gckm.tables import TableEncoding
 
 # With more channels, the last directions of a small kernel matrix are noise, and new nodes land anywhere along them.
@@ -88,6 +90,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             if isinstance(X, Data) and X.get("x") is None:
                 X = with_structural_features(X)
             self.structural_ = isinstance(X, Data) and bool(X.get("structural"))
+            _warn_of_no_edges(X)
             self.n_features_in_ = graph_of(X)[0].size(1)
             self.__dict__.pop("feature_names_in_", None)  # Of an earlier fit to a table.
             self.edges_given_ = True
@@ -117,6 +120,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             return self._values(None)
         if isinstance(X, Data):
             check_encoding(self, X)
+            _warn_of_no_edges(X)
         if X is None or isinstance(X, Data | HeteroData):
             return self._values(X if X is None else self._as_fitted(X))
         x = self._check(X, reset=False)
@@ -213,8 +217,15 @@ def seed_of(random_state: int | np.random.RandomState | None) -> int:
     return int(check_random_state(random_state).randint(2**31))
 
 
+def _warn_of_no_edges(graph: Data) -> None:
+    if graph_of(graph)[1] is None:
+        text = "the graph has no 'edge_index': its nodes are told apart by their features alone"
+        warnings.warn(text, errors.GCKMWarning, stacklevel=5)
+
+
 def _check_edges(X: Any, edge_index: Any, edge_weight: Any) -> None:
-    """Refuse edges beside a graph, and weights without edges."""
+    """Refuse edges beside a graph, weights without edges, and several graphs."""
+    partition_of(X)
     if edge_index is not None and (X is None or isinstance(X, Data | HeteroData)):
         raise InvalidInputError("'edge_index' goes with a matrix X; a Data object has its own edges")
     if edge_weight is not None and edge_index is None:

@@ -73,6 +73,17 @@ def typical_weight(weight: Tensor, over: Partition = WHOLE) -> float:
     return 1.0 if math.isnan(mean) else float(f"{math.exp(mean):.3g}")
 
 
+def warn_of_negative(weight: Tensor | None) -> None:
+    """Warn of negative weights, which settings that divide by sums of weights cannot use."""
+    count = 0 if weight is None else panels.count(weight < 0, WHOLE)
+    if weight is not None and count:
+        text = (
+            f"{count:,} of {weight.numel():,} edge weights are negative. Settings are left out for which the weights "
+            "of some node sum to zero or less; drop such edges, or pass absolute values"
+        )
+        warnings.warn(text, GCKMWarning, stacklevel=3)
+
+
 def warn_of_heavy_tail(weight: Tensor | None, advice: str) -> None:
     """Warn if few edges have so large weights that, taken as they are, they outweigh all others."""
     if weight is None or not weight.numel():

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import PathLike
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
-from torch_gckm.graph import AS_GIVEN, warn_of_heavy_tail, weights_of
+from torch_gckm.graph import AS_GIVEN, warn_of_heavy_tail, warn_of_negative, weights_of
 from torch_gckm.nn.settings import OwnModules
 from torch_gckm.partition import Partition, in_agreement, partition_of
 from torch_gckm.progress import Bar
@@ -105,10 +105,10 @@ def search(
     start = time.perf_counter()
     limit = TimeLimit(budget, members, slowdown_of(as_gram(gram), rough_gram, data.num_nodes or 0), over.processes)
     with Bar(PREPARING, shown=progress and over.rank == 0):
-        drawn = (space or Space()).on_graph(data)
-        evaluator = evaluator_for(data, num_classes, gram, split, numeric=numeric, own=drawn.own)
-        graphs = evaluator.fits.graphs
-        _warn_of_heavy_tail(data, drawn, over)
+        own = (space or Space()).own
+        evaluator = evaluator_for(data, num_classes, gram, split, numeric=numeric, own=own)
+        graphs, drawn = evaluator.fits.graphs, (space or Space()).on_graph(data)
+        _warn_of_weights(data, drawn, over)
         directions = None if space is None else space.directions
         plan = Plan.of(drawn, directions, graphs if _is_default(space) else None, max_settings, seed)
         tried_first = [[setting.to_dict(), promise] for setting, promise in plan.first]
@@ -117,7 +117,7 @@ def search(
         workers = default_workers(data.num_nodes) if isinstance(as_gram(gram), Auto | LowRank) else 1
     workers = int(min(workers, plan.most_workers)) if over.is_whole else 1
     rough = type(evaluator)(
-        SharedFits(graphs, evaluator.fits.num_classes, rough_gram, _MEMORY / workers, drawn.own), evaluator.labels
+        SharedFits(graphs, evaluator.fits.num_classes, rough_gram, _MEMORY / workers, own), evaluator.labels
     )
     result = SearchResult(evaluator, ranking_for(evaluator, criterion, plan.promises), [], rough)
     shared = None if storage is None else SharedSearch(storage, study, identity, result.ranking.value)
@@ -153,7 +153,9 @@ def _is_default(space: Space | None) -> bool:
     return space is None or replace(space, directions=None, weights=None, unit=None) == Space()
 
 
-def _warn_of_heavy_tail(data: Data, space: Space, over: Partition) -> None:
+def _warn_of_weights(data: Data, space: Space, over: Partition) -> None:
+    if over.is_whole:
+        warn_of_negative(weights_of(data))
     if over.is_whole and AS_GIVEN in space.weightings:
         tries = "the search also tries their logarithms, and edges without weights"
         advice = tries if len(space.weightings) > 1 else f"with Space(weights=None) {tries}"
