@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 import torch
+from paper_numbers import Column
+from store import Row, Task
+from tables import Rows, by_dataset, newest
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -17,11 +22,10 @@ from torch_gckm.datasets import load
 from torch_gckm.select import SearchResult, Space, search
 
 T = TypeVar("T")
-Task = dict[str, Any]
-Row = dict[str, Any]
 CITATIONS = ("cora", "citeseer", "pubmed")
 WIKIPEDIA = ("chameleon", "squirrel")
 DATASETS = (*CITATIONS, *WIKIPEDIA)
+__all__ = ["Row", "Rows", "Task"]
 
 
 @dataclass
@@ -31,43 +35,77 @@ class Options:
     Attributes:
         datasets: The graphs.
         methods: The methods; none for all.
-        seeds: How many seeds.
+        seeds: How many seeds, splits or draws; ``None`` for as many as the experiment has by default.
         budget: Seconds of a search.
         root: The folder of the datasets.
         quick: Whether to cut everything short.
+        labels: Labels per class; none for those of the experiment.
+        first_seed: The first seed; ``None`` for that of the experiment.
     """
 
     datasets: list[str]
-    methods: list[str]
-    seeds: int
-    budget: float
-    root: str | None
-    quick: bool
+    methods: list[str] = field(default_factory=list)
+    seeds: int | None = None
+    budget: float = 60.0
+    root: str | None = None
+    quick: bool = False
+    labels: list[int] = field(default_factory=list)
+    first_seed: int | None = None
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Options:
-        return cls(args.datasets, args.methods or [], args.seeds, args.budget, args.root, args.quick)
+        return cls(
+            args.datasets, args.methods or [], args.seeds, args.budget, args.root, args.quick, args.labels or [],
+            args.first_seed,
+        )  # fmt: skip
 
-    def chosen(self, methods: tuple[str, ...]) -> list[str]:
-        """The methods to run of those there are."""
+    def chosen(self, methods: tuple[str, ...], default: tuple[str, ...] | None = None) -> list[str]:
+        """The methods to run of those there are; by default all, or the ``default`` ones."""
         unknown = set(self.methods) - set(methods)
         if unknown:
             raise SystemExit(f"unknown methods {', '.join(sorted(unknown))}; choose from {', '.join(methods)}")
-        return [method for method in methods if not self.methods or method in self.methods]
+        wanted = self.methods or (methods if default is None else default)
+        return [method for method in methods if method in wanted]
 
 
 class Experiment:
-    """A table: the tasks that fill it, and how to do one.
+    """Tasks, how to do one, and what the page of results says of their rows.
+
+    The first line of the class's description is the question that it answers.
 
     Args:
         options: What the command line says.
     """
 
-    name: str
-    default_datasets: tuple[str, ...] = DATASETS
+    name: ClassVar[str]
+    takes: ClassVar[str]  # About how long, on one core.
+    default_datasets: ClassVar[tuple[str, ...]] = DATASETS
+    default_seeds: ClassVar[int] = 3
+    default_first_seed: ClassVar[int] = 0
+    default_labels: ClassVar[tuple[int, ...]] = ()
+    quick_labels: ClassVar[tuple[int, ...]] = (5,)
+    text: ClassVar[str] = ""  # Of the page of results, with a place for the table and for each of the facts.
+    keys: ClassVar[tuple[str, ...]] = ("dataset", "method")  # What tells cells of the table apart.
+    printed: ClassVar[dict[str, Column]] = {}  # The paper's numbers.
 
     def __init__(self, options: Options) -> None:
         self.options = options
+
+    @property
+    def seeds(self) -> range:
+        """The seeds, splits or draws to run."""
+        return self.some_seeds(self.default_seeds)
+
+    def some_seeds(self, count: int) -> range:
+        """The seeds to run where there are by default so many."""
+        given = self.options.seeds
+        first = self.default_first_seed if self.options.first_seed is None else self.options.first_seed
+        return range(first, first + (count if given is None else given))
+
+    @property
+    def labels(self) -> list[int]:
+        """The numbers of labels per class."""
+        return self.options.labels or list(self.quick_labels if self.options.quick else self.default_labels)
 
     def tasks(self) -> list[Task]:
         """All tasks, as plain entries by which a finished one is known again."""
@@ -83,8 +121,38 @@ class Experiment:
         parts = [f"{kind} " + " ".join(f"{value:.1f}" for value in found) for kind, found in row["accuracy"].items()]
         return f"{', '.join(parts)} ({row['seconds']:.0f} s)"
 
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        """A Markdown table of rows."""
+        return by_dataset(rows, cls.printed)
+
+    @classmethod
+    def page_table(cls, rows: Rows) -> str:
+        """The table of the page of results, if it is a shorter one."""
+        return cls.table(rows)
+
+    @classmethod
+    def facts(cls, rows: Rows) -> dict[str, Any]:
+        """What the text says beside the table, computed from the rows."""
+        return {}
+
+    @classmethod
+    def draw(cls, rows: Rows, folder: Path) -> None:
+        """Write the experiment's pictures, if it has any."""
+
+    @classmethod
+    def shown(cls, rows: Rows) -> Rows:
+        """The rows to show: of one cell, those of one version."""
+        return newest(rows, cls.keys)
+
     def load(self, name: str, split: Any = None, transform: Any = None, undirected: bool = True) -> Data:
         return load(name, self.options.root, split=split, transform=transform, undirected=undirected)
+
+
+def isolated(function: Callable[..., T], *arguments: Any) -> T:
+    """What a function of a module returns, called in a process of its own, so that its peak memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        return pool.apply(function, arguments)
 
 
 def percent(predicted: Tensor, data: Data) -> float:

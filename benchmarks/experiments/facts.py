@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
 import torch
 from authors import FEW_LABELS
+from paper_numbers import STATISTICS
+from tables import table, title
 from torch_geometric.utils import homophily
 
-from experiments.common import DATASETS, Experiment, Row, Task, timed
+from experiments.common import DATASETS, Experiment, Row, Rows, Task, timed
 from torch_gckm import GCKM, Trainer
 from torch_gckm.kernels import as_rows
 
@@ -14,9 +20,11 @@ SHARES = (1e-2, 1e-3, 1e-4, 1e-5)
 
 
 class Statistics(Experiment):
-    """Sizes and homophily."""
+    """How large and how homophilous are the graphs?"""
 
     name = "statistics"
+    takes = "1 min"
+    keys = ("dataset",)
     default_datasets = (*DATASETS, "physics")
 
     def tasks(self) -> list[Task]:
@@ -32,15 +40,27 @@ class Statistics(Experiment):
             "homophily": float(homophily(data.edge_index, data.y, method="edge_insensitive")),
         }
 
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        lines = []
+        for row in rows:
+            numbers = [f"{row[key]:,}" for key in ("nodes", "edges", "features", "classes")]
+            known = STATISTICS.get(row["dataset"])
+            note = f" ({known[4]:.3f})" if known else ""
+            lines.append([title(row["dataset"]), *numbers, f"{row['homophily']:.3f}{note}"])
+        return table(["", "nodes", "edges", "features", "classes", "homophily"], lines)
+
     @staticmethod
     def describe(row: Row) -> str:
         return f"{row['nodes']} nodes, {row['edges']} edges, homophily {row['homophily']:.3f}"
 
 
 class Sparsity(Experiment):
-    """Entries of the matrix of the readout's linear system that are small beside the largest one."""
+    """How sparse is the readout's linear system?"""
 
     name = "sparsity"
+    takes = "2 min"
+    keys = ("dataset",)
     default_datasets = ("cora", "citeseer", "chameleon", "squirrel")
 
     def tasks(self) -> list[Task]:
@@ -57,6 +77,12 @@ class Sparsity(Experiment):
         largest = float(matrix.max())
         return {"small": {f"{share:g}": float((matrix < share * largest).double().mean()) for share in SHARES}}
 
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        shares = list(rows[0]["small"])
+        lines = [[title(row["dataset"]), *(f"{100 * row['small'][share]:.1f} %" for share in shares)] for row in rows]
+        return table(["entries below, relative to the largest", *shares], lines)
+
     @staticmethod
     def describe(row: Row) -> str:
         return ", ".join(f"{100 * part:.1f} % below {share}" for share, part in row["small"].items())
@@ -70,9 +96,15 @@ def readout_system(kernel: torch.Tensor, labelled: torch.Tensor, lambda2: float)
 
 
 class Progress(Experiment):
-    """The training curves of the paper's appendix."""
+    """What do accuracy, objective and orthogonality do in training?"""
 
     name = "progress"
+    takes = "8 min"
+    keys = ("dataset", "start")
+    text = """\
+**Training progress**: [accuracies, objective and orthogonality error of every step](PICTURES/training_progress.png),
+from kernel PCA and from a random start. {version}
+"""
     default_datasets = ("citeseer", "chameleon")
 
     def tasks(self) -> list[Task]:
@@ -96,3 +128,41 @@ class Progress(Experiment):
     def describe(row: Row) -> str:
         test = row["history"]["test_acc"]
         return f"test accuracy {100 * test[0]:.1f} at first, {100 * test[-1]:.1f} at last ({row['seconds']:.0f} s)"
+
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        lines = []
+        for row in rows:
+            test = row["history"]["test_acc"]
+            lines.append([title(row["dataset"]), row["start"], f"{100 * test[0]:.1f}", f"{100 * test[-1]:.1f}"])
+        return table(["", "start", "test accuracy, first", "last"], lines)
+
+    @classmethod
+    def draw(cls, rows: Rows, folder: Path) -> None:
+        """Accuracies and scores, the objective and the orthogonality error of every step."""
+        figure, panels = plt.subplots(3, len(rows), figsize=(4.2 * len(rows), 8), squeeze=False, layout="constrained")
+        for column, row in enumerate(rows):
+            _draw_history(panels[:, column], row)
+        for panel, label in zip(panels[:, 0], ("%", "objective", "orthogonality error"), strict=True):
+            panel.set_ylabel(label)
+        panels[0][0].legend(fontsize=8)
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.savefig(folder / "training_progress.png", dpi=120)
+        plt.close(figure)
+
+
+def _draw_history(panels: Any, row: Row) -> None:
+    history = row["history"]
+    top, middle, bottom = panels
+    curves = {"train_acc": "training", "val_acc": "validation", "test_acc": "test", "cosine": "cosine score"}
+    for key, label in curves.items():
+        top.plot(history["step"], [100 * value for value in history[key]], label=label)
+    top.plot(0, 100 * history["leave_one_out"][0], "kx", label="leave-one-out, step 0")
+    top.axvline(row["best_step"], color="grey", lw=0.8, ls=":")
+    start = "kernel PCA" if row["start"] == "kernel_pca" else "random start"
+    top.set(title=f"{title(row['dataset'])}, {start}", ylim=(0, 103))
+    middle.plot(history["step"], history["loss"])
+    bottom.semilogy(history["step"], history["orthogonality"])
+    bottom.set_xlabel("step")
+    for panel in panels:
+        panel.grid(alpha=0.3)

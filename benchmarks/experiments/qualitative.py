@@ -12,10 +12,11 @@ import torch
 from baselines.networks import NETWORKS
 from baselines.svm import KERNELS
 from baselines.training import GRID, NetworkTrainer
+from tables import table
 from torch import Tensor
 from torch_geometric.data import Data
 
-from experiments.common import Experiment, Row, Task
+from experiments.common import Experiment, Row, Rows, Task
 from torch_gckm import GCKM
 
 CHANGES = ("attributes", "structure", "directed", "weighted")
@@ -66,9 +67,11 @@ def outputs(method: str) -> Callable[[Data], Tensor]:
 
 
 class Qualitative(Experiment):
-    """What methods see of a graph."""
+    """The paper's Table 1: which parts of a graph do methods react to?"""
 
     name = "qualitative"
+    takes = "1 min"
+    keys = ("method",)
     default_datasets = ("random",)
 
     def tasks(self) -> list[Task]:
@@ -82,3 +85,8 @@ class Qualitative(Experiment):
     @staticmethod
     def describe(row: Row) -> str:
         return ", ".join(f"{change} {'yes' if row[change] else 'no'}" for change in CHANGES)
+
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        lines = [[row["method"], *("yes" if row[key] else "no" for key in CHANGES)] for row in rows]
+        return table(["reacts to", *CHANGES], lines)

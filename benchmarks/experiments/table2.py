@@ -11,17 +11,45 @@ from __future__ import annotations
 from authors import FEW_LABELS
 from baselines.training import GRID
 from baselines.tuning import BASELINES, cross_validate
+from paper_numbers import TABLE2
+from tables import by_dataset, seconds_by_dataset
 
-from experiments.common import Experiment, Row, Task, fit_authors, paper_space, percent, searched, seen_by, timed
+from experiments.common import (
+    Experiment,
+    Row,
+    Rows,
+    Task,
+    fit_authors,
+    paper_space,
+    percent,
+    searched,
+    seen_by,
+    timed,
+)
 
 PASSED_OVER = "cosine, collapsed models passed over"
 OWN = ("GCKM authors", "GCKM", "GCKM-MV", "GCKM default")
 
 
 class Table2(Experiment):
-    """Few labels."""
+    """The paper's Table 2: how accurate are models with few labels and no validation set?"""
 
     name = "table2"
+    takes = "2.5 h"
+    printed = TABLE2
+    text = """\
+### Few labels (Table 2)
+
+The paper's masks: 128, 124, 112, 23 and 52 labels, no validation set. Networks and kernels are tuned by
+cross-validation on the paper's five folds of the labels, and trained again on all of them (the paper has the models
+of the folds). *GCKM authors* has the authors' settings; *GCKM* and *GCKM-MV* are chosen by the cosine score from
+random settings of the paper's space, passing over models that put almost all nodes into one class. {version}
+
+{table}
+The authors' settings reach the paper's numbers to about a point, except on PubMed. Baselines differ from the paper's
+where the grid does: ours has features as they are, two learning rates and dropout on the features, and stops after
+200 epochs at the latest.
+"""
 
     def tasks(self) -> list[Task]:
         options = self.options
@@ -29,7 +57,7 @@ class Table2(Experiment):
         for method in options.chosen((*OWN, *BASELINES)):
             searches = method in OWN and method != "GCKM authors"
             for name in options.datasets:
-                for seed in range(options.seeds if searches else 1):
+                for seed in self.seeds[: None if searches else 1]:
                     task = {"dataset": name, "method": method, "seed": seed}
                     found.append({**task, "budget": options.budget} if searches else task)
         return found
@@ -62,11 +90,26 @@ class Table2(Experiment):
             "effective_classes": result.best.measures["effective_classes"],
         }
 
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        return f"{by_dataset(rows, cls.printed)}\n{seconds_by_dataset(rows)}"
+
+    @classmethod
+    def page_table(cls, rows: Rows) -> str:
+        """The paper's methods, trained on all labels: nothing that collapsed, no fine-tuning, of defaults ensembles."""
+        known = {name for column in cls.printed.values() for name in column} | {"GCKM authors", "GCKM default"}
+        shown = []
+        for row in rows:
+            kinds = [kind for kind in ("retrained", PASSED_OVER, "step 0", "ensemble") if kind in row["accuracy"]]
+            if row["method"] in known:
+                shown.append({**row, "accuracy": {kind: row["accuracy"][kind] for kind in kinds}})
+        return by_dataset(shown, cls.printed)
+
     def _baseline(self, name: str, method: str) -> Row:
         quick, data = self.options.quick, self.load(name, "few_labels_folds")
         count = data.train_mask.size(1)
         folds = [(data.train_mask[:, i], data.val_mask[:, i]) for i in range(2 if quick else count)]
-        seeds, grid = range(1 if quick else self.options.seeds), GRID[:1] if quick else None
+        seeds, grid = self.seeds[: 1 if quick else None], GRID[:1] if quick else None
         outcome, seconds = timed(lambda: cross_validate(method, data, folds, seeds, grid))
         found = {
             "folds": [percent(predicted, data) for predicted in outcome.by_fold],

@@ -1,15 +1,14 @@
 """Peers with few labels against dense formulas, and the report."""
 
-import argparse
 from dataclasses import replace
 
-import few_labels
-import few_labels_report
 import numpy as np
 import pytest
 import torch
 from baselines import grand, linear, poisson
 from baselines.sparse import adjacency
+from experiments import comparison, few_labels
+from experiments.common import Options
 from store import read, run_tasks
 from torch_geometric.utils import to_dense_adj
 
@@ -130,16 +129,16 @@ def tiny(graph, monkeypatch):
 
 
 def test_peers_are_better_than_chance(tiny, tmp_path):
-    args = argparse.Namespace(methods=PEERS, datasets=["tiny"], labels=[5, 20], splits=1, first_split=1000, root=None)
-    tasks = few_labels.tasks(args)
+    options = Options(["tiny"], PEERS, labels=[5, 20], seeds=1, first_seed=1000)
+    experiment = few_labels.FewLabels(options)
+    tasks = experiment.tasks()
     assert len(tasks) == len(PEERS)  # A class of 20 has no other nodes once 20 are labelled.
     path = tmp_path / "rows.jsonl"
-    rows = run_tasks(tasks, lambda task: few_labels.run(task, None), path, few_labels.describe)
+    rows = run_tasks(tasks, experiment.run, path, experiment.describe)
     for row in rows:
         assert row["accuracy"] > 45.0, row
         assert row["balanced_accuracy"] == pytest.approx(row["accuracy"], abs=1e-6)  # All classes are as large.
-    text = few_labels_report.render(read(path), "ssgc")
-    assert all(name in text for name in PEERS)
+    assert "| Tiny | **" in comparison.summary_table(read(path), "ssgc") or "| Tiny | " in experiment.table(read(path))
 
 
 @pytest.mark.parametrize("method", ["gckm_none", "ssgc", "poisson", "appnp_example"])
@@ -155,35 +154,38 @@ def row(method, split, accuracy, labels=1, dataset="cora"):
     return {"method": method, "dataset": dataset, "labels": labels, "split": split, **measures}
 
 
-class TestReport:
+class TestComparison:
     def test_verdicts_are_on_shared_splits(self):
         rows = [row("gckm", split, value) for split, value in enumerate((50.0, 60.0, 70.0))]
         rows += [row("ssgc", split, value) for split, value in enumerate((52.0, 59.0, 71.0))]
         rows += [row("gckm_2s", 0, 99.0), row("grand", 2, 70.0)]
-        (values,) = few_labels_report.cells(rows, "accuracy").values()
-        found = few_labels_report.compare(("cora", 1), values, "gckm")
+        (values,) = comparison.cells(rows).values()
+        found = comparison.compare(("cora", 1), values, "gckm")
         assert (found.peer, found.verdict) == ("ssgc", "even")
         assert found.gap == pytest.approx(-2 / 3)
         assert found.error == pytest.approx(np.std([-2, 1, -1], ddof=1) / 3**0.5)
+        assert found.splits == (0, 1, 2)
+        assert comparison.compare(("cora", 1), values, "gckm", ("grand",)).gap == 0.0
 
-    def test_text(self):
+    def test_table_and_facts(self):
         rows = [row("gckm", split, 80.0 + split) for split in range(2)]
         rows += [row("ssgc", split, 70.0 + split) for split in range(2)]
         rows += [row(*pair, labels=5) for pair in (("gckm", 0, 50.0), ("ssgc", 0, 60.0), ("sgc", 0, 55.0))]
-        text = few_labels_report.render(rows)
-        assert "| cora | 1 | **80.5 ± 0.5** | 70.5 ± 0.5 |" in text
-        assert "gckm is best in 1 of 2 cells, best or within one standard error of the best peer in 1" in text
-        assert "Worst shortfalls: cora with 5 (-10.0, ssgc)." in text
-        assert "| cora | **80.5** / 70.5 | 50.0 / **60.0** |" in text
+        assert "| Cora | **80.5** / 70.5 | 50.0 / **60.0** |" in few_labels.FewLabels.page_table(rows)
+        facts = few_labels.FewLabels.facts(rows)
+        assert (facts["best"], facts["good"], facts["cells"], facts["far"]) == (1, 1, 2, 1)
+        assert facts["worst"] == "Cora with 5 (-10.0, ssgc)"
+        assert facts["leads"] == "10.0, -10.0"
+        assert "| Cora |" in few_labels.FewLabels.times(rows)
 
     def test_far_behind_is_two_points_and_two_errors(self):
         for gap, error, far in ((-1.9, 0.1, False), (-2.5, 1.0, True), (-2.5, 1.5, False)):
-            assert few_labels_report.Comparison(("cora", 1), "ssgc", 50.0, gap, error).is_far_behind == far
+            assert comparison.Comparison(("cora", 1), "ssgc", 50.0, gap, error).is_far_behind == far
 
     def test_picture(self, tmp_path):
         rows = [row(*part) for part in (("gckm", 0, 80.0), ("ssgc", 0, 70.0), ("gckm", 0, 85.0, 5))]
-        few_labels_report.draw(rows, tmp_path / "curves.png")
+        comparison.draw(rows, tmp_path / "curves.png")
         assert (tmp_path / "curves.png").stat().st_size > 1000
 
     def test_without_the_method(self):
-        assert "cells" not in few_labels_report.render([row("ssgc", 0, 60.0)])
+        assert comparison.compared([row("ssgc", 0, 60.0)], "gckm") == []

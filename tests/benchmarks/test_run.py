@@ -1,18 +1,20 @@
-"""The paper's tables on a tiny graph."""
+"""The runner, and the paper's tables on a tiny graph."""
 
 import json
-import re
 from pathlib import Path
 
-import make_tables
 import pytest
+import report
 import run
+import store
+import tables
 import torch
 from experiments import clustering, common
 from experiments.attention import KernelAttention
 from experiments.facts import readout_system
 from experiments.qualitative import CHANGES
-from store import read, run_tasks
+from experiments.registry import EXPERIMENTS
+from store import RESULTS, provenance, read, run_tasks
 
 from torch_gckm import SemiSupRKMReadout
 from torch_gckm.kernels import RBF
@@ -54,7 +56,7 @@ def tiny(monkeypatch, graph):
 
 
 def quick(experiment, tmp_path, *more):
-    return run.main([experiment, "--quick", "--budget", "0.2", "--datasets", "cora", "--out", str(tmp_path), *more])
+    return run.main([experiment, "--quick", "--budget", "1", "--datasets", "cora", "--out", str(tmp_path), *more])
 
 
 @pytest.mark.parametrize("experiment", [
@@ -68,12 +70,9 @@ def test_tables(tiny, tmp_path, experiment):
         assert row["seconds"] >= 0.0
         assert row["torch"] == torch.__version__
     assert quick(experiment, tmp_path) == rows
-    text = rendered(tmp_path)
-    assert all(row["method"] in text for row in rows)
-
-
-def rendered(folder):
-    return make_tables.main(["--results", str(folder), "--pictures", str(folder)])
+    printed = report.printed_table(EXPERIMENTS[experiment], rows)
+    assert all(row["method"] in printed for row in rows)
+    assert f"{row['cpu']}, {row['threads']} threads" in printed.replace("1 thread.", "1 threads.")
 
 
 def test_sparsity_and_progress(tiny, tmp_path):
@@ -82,7 +81,7 @@ def test_sparsity_and_progress(tiny, tmp_path):
     rows = quick("progress", tmp_path)
     assert [row["start"] for row in rows] == ["kernel_pca", "random"]
     assert len(rows[0]["history"]["test_acc"]) == 4
-    assert "training_progress.png" in rendered(tmp_path)
+    EXPERIMENTS["progress"].draw(rows, tmp_path)
     assert (tmp_path / "training_progress.png").exists()
 
 
@@ -114,7 +113,8 @@ def test_own_methods_come_first_and_the_table_is_printed(tiny, tmp_path, capsys)
     assert [row["method"] for row in rows][:4] == ["GCKM authors", "GCKM", "GCKM-MV", "GCKM default"]
     printed = capsys.readouterr().out
     assert "| GCKM default, ensemble | " in printed
-    assert "## table2, cut short\n\n|  | Cora |" in rendered(tmp_path)
+    quick("table2", tmp_path, "--print")
+    assert printed.endswith(capsys.readouterr().out)
 
 
 def test_no_task_is_begun_after_the_time(tiny, tmp_path, capsys):
@@ -124,9 +124,14 @@ def test_no_task_is_begun_after_the_time(tiny, tmp_path, capsys):
     assert [row["method"] for row in rows] == ["GCKM authors", "MLP"]
 
 
-def test_a_folder_without_results(tmp_path):
-    with pytest.raises(SystemExit, match=r"no results in .*--results"):
-        rendered(tmp_path)
+def test_all_experiments_are_listed(capsys):
+    run.main(["--list"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
+    readme = (ROOT / "benchmarks" / "README.md").read_text()
+    assert all(f"| `{name}` |" in readme for name in EXPERIMENTS)
+    with pytest.raises(SystemExit, match="name an experiment"):
+        run.main([])
 
 
 def test_chosen_methods(tiny, tmp_path):
@@ -175,18 +180,81 @@ def test_results_are_resumed(tmp_path):
     assert read(tmp_path / "none.jsonl") == []
 
 
-def test_the_page_shows_the_results(tmp_path):
-    """The tables of the documentation are those that the results give."""
-    page = tmp_path / "docs" / "results.md"
-    page.parent.mkdir()
+def test_a_row_says_what_it_was_measured_with(tmp_path, monkeypatch):
+    found = provenance(1.5)
+    assert list(found) == [
+        "commit",
+        "version",
+        "python",
+        "torch",
+        "pyg",
+        "sklearn",
+        "cpu",
+        "threads",
+        "load",
+        "peak_gb",
+    ]
+    assert found["load"] == 1.5
+    assert 0.01 < found["peak_gb"] < 100.0
+    assert found["commit"] is None or len(found["commit"].removesuffix("-dirty")) >= 7
+    monkeypatch.setattr(store, "FOLDER", tmp_path)
+    store.commit.cache_clear()
+    assert store.commit() is None  # No checkout.
+    store.commit.cache_clear()
+
+
+def test_the_peak_is_that_of_a_task(tmp_path):
+    def work(task):
+        return {"sum": float(torch.ones(task["size"]).sum())}
+
+    tasks = [{"size": 50_000_000}, {"size": 1}]
+    large, small = run_tasks(tasks, work, tmp_path / "rows.jsonl", str)
+    assert large["peak_gb"] >= small["peak_gb"]
+    if store.peak_gb() < large["peak_gb"]:  # Not every system can forget a peak.
+        assert large["peak_gb"] - small["peak_gb"] > 0.15
+
+
+def test_rows_of_other_versions_are_no_reason_to_skip(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"seed": 0, "value": 1, "version": "0.1.0"}) + "\n")
+    rows = run_tasks([{"seed": 0}], lambda task: {"value": 2}, file, str)
+    assert [row["value"] for row in rows] == [2]
+    assert [row["value"] for row in read(file)] == [1, 2]
+    assert tables.newest(read(file), ("seed",)) == rows
+
+
+def test_what_other_versions_measured_is_said():
+    old = {"dataset": "cora", "version": "0.1.0", "accuracy": {"a": [1.0]}}
+    new = {**old, "version": tables.is_current.__globals__["__version__"]}
+    rows = [{**old, "method": "GCN"}, {**new, "method": "GCKM"}]
+    assert tables.measured_with(rows) == "Measured with version 0.1, but for GCKM."
+    assert tables.measured_with(rows[:1]) == "Measured with version 0.1."
+    assert tables.measured_with(rows[1:]) == ""
+    both = [*rows, {**new, "method": "GCN", "accuracy": {"a": [2.0]}}]
+    assert tables.newest(both) == both[1:]
+
+
+def test_the_page_is_what_the_rows_say(tmp_path):
+    """``python benchmarks/run.py report`` writes it anew."""
     text = (ROOT / "docs" / "results.md").read_text()
-    page.write_text(re.sub(r"(<!-- \w+ -->\n).*?(<!-- end -->)", r"\1\2", text, flags=re.DOTALL))
-    results = str(ROOT / "benchmarks" / "results")
-    make_tables.main(["--results", results, "--pictures", str(tmp_path / "docs" / "images"), "--page", str(page)])
-    assert page.read_text() == text
-    assert text.count("<!-- end -->") == text.count("\n<!-- end -->") == len(re.findall(r"<!-- \w+ -->\n\n[|!]", text))
+    assert text == report.page_of(report.rows_in(RESULTS), "images")
+    assert len(text.split()) <= 3000
+    for picture in ("few_labels", "scale", "training_progress"):
+        assert f"images/{picture}.png" in text
+        assert (ROOT / "docs" / "images" / f"{picture}.png").exists()
+
+
+def test_the_page_of_few_rows(tmp_path, tiny):
+    quick("depth", tmp_path, "--methods", "GCN")
+    (tmp_path / "depth_quick.jsonl").rename(tmp_path / "depth.jsonl")
+    page = tmp_path / "docs" / "page.md"
+    run.main(["report", "--out", str(tmp_path), "--page", str(page)])
+    text = page.read_text()
+    assert "### Depth" in text
+    assert "### Clustering" not in text
+    assert "Not run at all: `few_labels`" in text
 
 
 def test_intervals_are_students():
-    assert make_tables.interval([1.0]) == "1.0"
-    assert make_tables.interval([1.0, 2.0, 3.0]) == "2.0 ± 2.5"  # 4.303 / sqrt(3)
+    assert tables.interval([1.0]) == "1.0"
+    assert tables.interval([1.0, 2.0, 3.0]) == "2.0±2.5"  # 4.303 / sqrt(3)

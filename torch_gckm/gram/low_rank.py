@@ -106,7 +106,7 @@ class Auto(GramFactory):
 
     Up to ``dense_below`` nodes an exact matrix is at least as fast, and has no tolerance to think about. Beyond, the
     low-rank matrix is faster, and its memory does not grow with the square of the number of nodes. The threshold is
-    where whole fits to subgraphs of Cora, CiteSeer, PubMed and Physics cross over (``benchmarks/policies.py``).
+    where whole fits to subgraphs of Cora, CiteSeer, PubMed and Physics cross over (``benchmarks/run.py policies``).
 
     Args:
         dense_below: The largest number of nodes to represent exactly.

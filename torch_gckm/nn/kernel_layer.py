@@ -20,7 +20,7 @@ from torch_gckm.nn.fits import FittedModule
 from torch_gckm.nn.inductive import LayerMap, layer_rows
 from torch_gckm.nn.layer_fit import LayerFit, spectral_scale
 from torch_gckm.nn.layer_function import layer_function
-from torch_gckm.nn.settings import LayerSettings, PropagationSettings
+from torch_gckm.nn.settings import LayerSettings, OwnModules, PropagationSettings
 
 L = TypeVar("L", bound="KernelLayer")
 
@@ -206,10 +206,12 @@ class KernelLayer(FittedModule):
         return LayerSettings(self.out_channels, self.kernel.config(), propagation, *numbers, gram)
 
     @classmethod
-    def from_settings(cls: type[L], in_channels: int, settings: LayerSettings, gram: GramLike = "auto") -> L:
-        """A layer with these settings; ``gram`` is used where they leave it open."""
+    def from_settings(
+        cls: type[L], in_channels: int, settings: LayerSettings, gram: GramLike = "auto", own: OwnModules | None = None
+    ) -> L:
+        """A layer with these settings; ``gram`` is used where they leave it open, ``own`` propagations by name."""
         chosen = gram if settings.gram is None else gram_from_config(settings.gram)
-        kernel, propagation = kernel_from_config(settings.kernel), settings.propagation.build()
+        kernel, propagation = kernel_from_config(settings.kernel), settings.propagation.build(own)
         channels, power = settings.channels, settings.power
         return cls(in_channels, channels, kernel, propagation, eta=settings.eta, gram=chosen, power=power)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     Model = Union[GCKM, InductiveGCKM]
 
 Config = dict[str, Any]
+OwnModules = Mapping[str, torch.nn.Module]
 FORMAT = "model 6"
 
 
@@ -49,13 +51,15 @@ class PropagationSettings:
         """The settings of a module."""
         return cls(*propagation.key) if isinstance(propagation, Propagation) else cls(repr(propagation))
 
-    def build(self) -> Propagation:
-        """The module."""
+    def build(self, own: OwnModules | None = None) -> torch.nn.Module:
+        """The module; one of the user's own is copied from those that are ``own``, by name."""
+        if own and self.kind in own:
+            return copy.deepcopy(own[self.kind])
         return Propagation(self.kind, self.hops, self.direction, self.alpha, self.weights, self.unit)
 
     def seeing(self, direction: Direction, weighting: Weighting) -> PropagationSettings:
-        """The same with edges seen in another way; a propagation that sees none stays as it is."""
-        if self.kind == "none":
+        """The same with edges seen in another way; one that sees none, or is the user's own, stays as it is."""
+        if self.kind == "none" or self.kind not in KINDS:
             return self
         return replace(self, direction=direction, weights=weighting.kind, unit=weighting.unit)
 

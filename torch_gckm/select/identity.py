@@ -1,6 +1,5 @@
 """Whether two searches are the same one."""
 
-from dataclasses import asdict
 from typing import Any
 
 from torch_gckm.errors import GraphMismatchError
@@ -12,7 +11,7 @@ from torch_gckm.select.trial import Evaluator
 def search_identity(evaluator: Evaluator, space: Space, gram: GramLike) -> dict[str, Any]:
     """What a search must have in common with an earlier one to go on with it, as plain values."""
     return {
-        "space": asdict(space),
+        "space": space.to_dict(),
         "gram": as_gram(gram).config(),
         "graph": list(evaluator.fits.graphs.plain.identity),
         "num_classes": evaluator.fits.num_classes,

@@ -10,6 +10,7 @@ from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import PathLike
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
 from torch_gckm.graph import AS_GIVEN, warn_of_heavy_tail, warn_of_negative, weights_of
+from torch_gckm.nn.settings import OwnModules
 from torch_gckm.partition import Partition, in_agreement, partition_of
 from torch_gckm.progress import Bar
 from torch_gckm.readout import check_values, count_classes, labels_of
@@ -104,7 +105,8 @@ def search(
     start = time.perf_counter()
     limit = TimeLimit(budget, members, slowdown_of(as_gram(gram), rough_gram, data.num_nodes or 0), over.processes)
     with Bar(PREPARING, shown=progress and over.rank == 0):
-        evaluator = evaluator_for(data, num_classes, gram, split, numeric=numeric)
+        own = (space or Space()).own
+        evaluator = evaluator_for(data, num_classes, gram, split, numeric=numeric, own=own)
         graphs, drawn = evaluator.fits.graphs, (space or Space()).on_graph(data)
         _warn_of_weights(data, drawn, over)
         directions = None if space is None else space.directions
@@ -115,7 +117,7 @@ def search(
         workers = default_workers(data.num_nodes) if isinstance(as_gram(gram), Auto | LowRank) else 1
     workers = int(min(workers, plan.most_workers)) if over.is_whole else 1
     rough = type(evaluator)(
-        SharedFits(graphs, evaluator.fits.num_classes, rough_gram, _MEMORY / workers), evaluator.labels
+        SharedFits(graphs, evaluator.fits.num_classes, rough_gram, _MEMORY / workers, own), evaluator.labels
     )
     result = SearchResult(evaluator, ranking_for(evaluator, criterion, plan.promises), [], rough)
     shared = None if storage is None else SharedSearch(storage, study, identity, result.ranking.value)
@@ -161,15 +163,18 @@ def _warn_of_weights(data: Data, space: Space, over: Partition) -> None:
 
 
 def evaluator_for(
-    data: Data, num_classes: int | None, gram: GramLike, split: int | None, *, numeric: bool = False
-) -> Evaluator:
+    data: Data, num_classes: int | None, gram: GramLike, split: int | None, *, numeric: bool = False,
+    own: OwnModules | None = None,
+) -> Evaluator:  # fmt: skip
     """For a graph with labels; there is one class more than the largest label unless a number is given."""
     if numeric:
         columns = check_values(labels_of(data), data.num_nodes).size(1)
-        return ValueEvaluator(SharedFits(PreparedGraphs(data), columns, gram), Labelling.of_values(data, split))
+        return ValueEvaluator(
+            SharedFits(PreparedGraphs(data), columns, gram, own=own), Labelling.of_values(data, split)
+        )
     classes = count_classes(data) if num_classes is None else num_classes
     labels = Labelling.of(data, classes, split)
-    return Evaluator(SharedFits(PreparedGraphs(data), classes, gram), labels)
+    return Evaluator(SharedFits(PreparedGraphs(data), classes, gram, own=own), labels)
 
 
 def ranking_for(evaluator: Evaluator, criterion: Criterion, promises: Sequence[float] = ()) -> Ranking:

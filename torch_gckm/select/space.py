@@ -1,20 +1,26 @@
 """The settings to search among, drawn at random or by a study."""
 
+import hashlib
+import json
 import math
 import zlib
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
+import torch
 from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.graph import (
     DIRECTIONS,
+    KINDS,
     WEIGHTS,
     Direction,
     Normalize,
+    Propagation,
     Weighting,
     Weights,
     has_weights,
@@ -63,6 +69,35 @@ class StratifiedChooser:
         return np.random.default_rng([self.seed, zlib.crc32(name.encode()), number])
 
 
+def described(module: torch.nn.Module) -> list[Any]:
+    """A module as plain values: its name, its numbers and words, and a hash of its tensors."""
+    plain = [
+        sorted((key, repr(value)) for key, value in vars(part).items() if isinstance(value, bool | int | float | str))
+        for part in module.modules()
+    ]
+    numbers = [
+        tensor.detach().to_dense().to("cpu", torch.float64) for tensor in (*module.parameters(), *module.buffers())
+    ]
+    found = hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in numbers))
+    return [repr(module), json.dumps(plain), found.hexdigest()]
+
+
+def check_propagations(propagations: Sequence[Any]) -> None:
+    """Raise unless these are kinds with numbers of hops, or modules with names of their own."""
+    modules = {id(part): repr(part) for part in propagations if isinstance(part, torch.nn.Module)}
+    for part in propagations:
+        if id(part) not in modules and not (isinstance(part, Sequence) and len(part) == 2 and part[0] in KINDS):
+            known = ", ".join(KINDS)
+            raise InvalidInputError(f"'propagations' are (kind, hops) with one of {known}, or modules, got {part!r}")
+    names = Counter(modules.values())
+    for name, count in names.items():
+        if count > 1 or name in KINDS:
+            raise InvalidInputError(
+                f"a module among 'propagations' is called {name!r}, as another one is: settings know modules by their "
+                "repr; write an extra_repr that tells them apart"
+            )
+
+
 def direction_kernel() -> Kernel:
     """Nearly the cosine, which does not see that propagated features of nodes with many neighbours are longer.
 
@@ -92,7 +127,10 @@ class Space:
         normalize: How rows or columns of ``x`` are scaled, see :class:`~torch_gckm.nn.GCKM`.
         kernels: The kernels of hidden layers, ``"rbf"``, ``"polynomial"`` or ``"direction"`` (nearly the cosine).
         channels: The embedding dimensions.
-        propagations: How layers propagate, or without layers the input features: kinds and numbers of hops.
+        propagations: How layers propagate, or without layers the input features: kinds and numbers of hops, or modules
+            ``(x, edge_index, edge_weight) -> a`` of your own. Settings, checkpoints and studies know a module by its
+            ``repr``, so its ``extra_repr`` must name what tells it from others. It sees edges as it likes, whatever
+            ``directions`` and ``weights`` say. Models with one cannot be saved whole.
         powers: How much of the spectrum layers keep.
         directions: Which neighbours they receive from; by default all there is to choose from on a directed graph.
             Settings that did well on other graphs receive from both sides by default, and else take turns.
@@ -115,7 +153,7 @@ class Space:
     normalize: tuple[Normalize, ...] = (None, "l2", "columns")
     kernels: tuple[str, ...] = ("rbf", "polynomial", "direction")
     channels: tuple[int, ...] = (32, 64, 128)
-    propagations: tuple[tuple[str, int], ...] = PROPAGATIONS
+    propagations: tuple[tuple[str, int] | torch.nn.Module, ...] = PROPAGATIONS
     powers: tuple[float, ...] = (0.0, 0.5, 0.5, 1.0)
     directions: tuple[Direction, ...] | None = None
     weights: tuple[Weights, ...] | None = None
@@ -140,6 +178,7 @@ class Space:
             raise InvalidInputError(f"'weights' must be some of {', '.join(WEIGHTS)}, got {self.weights!r}")
         if self.unit is not None and not 0.0 < self.unit < math.inf:
             raise InvalidInputError(f"'unit' must be a positive number, got {self.unit!r}")
+        check_propagations(self.propagations)
 
     def on_graph(self, data: Data) -> Self:
         """The space with the directions and the edge weights that a graph has."""
@@ -152,6 +191,17 @@ class Space:
         if unit is None and weight is not None and "log" in ways:
             unit = typical_weight(weight, over)
         return replace(self, directions=directions, weights=ways, unit=unit)
+
+    @property
+    def own(self) -> dict[str, torch.nn.Module]:
+        """The propagations of the user's own, by the names that settings have for them."""
+        modules = [part for part in self.propagations if isinstance(part, torch.nn.Module)]
+        return {repr(module): module for module in modules if not isinstance(module, Propagation)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, by which a search is known again; a module is its name and what it holds."""
+        kinds = [described(part) if isinstance(part, torch.nn.Module) else list(part) for part in self.propagations]
+        return {**asdict(replace(self, propagations=())), "propagations": kinds}
 
     @property
     def main_direction(self) -> Direction:
@@ -168,7 +218,10 @@ class Space:
     def draw_propagation(self, chooser: Chooser, number: int) -> PropagationSettings:
         """How a layer propagates, or the input features of a model without layers."""
         directions = self.directions or ("in",)
-        kind, hops = chooser.choice(f"propagation{number}", self.propagations)
+        chosen = chooser.choice(f"propagation{number}", self.propagations)
+        if isinstance(chosen, torch.nn.Module):
+            return PropagationSettings.of(chosen)
+        kind, hops = chosen
         direction = directions[0] if len(directions) == 1 else chooser.choice(f"direction{number}", directions)
         ways = self.weightings
         weighting = ways[0] if len(ways) == 1 else chooser.choice("weights", ways)

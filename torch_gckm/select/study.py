@@ -71,7 +71,7 @@ def study_search(
 
     partition_of(data).refuse("searches by a sampler of Optuna are", "use torch_gckm.select.search")
     space = (space or Space()).on_graph(data)
-    evaluator = evaluator_for(data, num_classes, gram, split)
+    evaluator = evaluator_for(data, num_classes, gram, split, own=space.own)
     ranking = ranking_for(evaluator, criterion)
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=False)
     study = open_study(None if storage is None else open_storage(storage), name, sampler)

@@ -18,6 +18,7 @@ from torch_gckm.errors import GCKMError, GCKMWarning, ProcessLostError
 from torch_gckm.gram import GramLike
 from torch_gckm.graph import Normalize, PreparedGraph, Scaling
 from torch_gckm.nn import GCKM, GCKMConv, ModelSettings, SemiSupRKMReadout
+from torch_gckm.nn.settings import OwnModules
 from torch_gckm.partition import Partition
 from torch_gckm.readout import class_similarity
 from torch_gckm.select.calibration import calibrate
@@ -91,12 +92,14 @@ class SharedFits:
 
     The hidden layers of a model do not depend on labels. Settings that share their first layers share the fitted
     modules themselves, which must not be trained further. Beyond ``max_bytes`` those used longest ago are forgotten.
+    Settings name propagations of the user's ``own``.
     """
 
     def __init__(
-        self, graphs: PreparedGraphs, num_classes: int, gram: GramLike = "auto", max_bytes: float = 1e9
-    ) -> None:
-        self.graphs, self.num_classes, self.gram, self.max_bytes = graphs, num_classes, gram, max_bytes
+        self, graphs: PreparedGraphs, num_classes: int, gram: GramLike = "auto", max_bytes: float = 1e9,
+        own: OwnModules | None = None,
+    ) -> None:  # fmt: skip
+        self.graphs, self.num_classes, self.gram, self.max_bytes, self.own = graphs, num_classes, gram, max_bytes, own
         self._layers: OrderedDict[str, GCKMConv] = OrderedDict()
 
     def graph(self, settings: ModelSettings) -> PreparedGraph:
@@ -116,7 +119,7 @@ class SharedFits:
         for layer, key in zip(settings.layers, settings.layer_keys(), strict=True):
             conv = self._layers.get(key)
             if conv is None:
-                conv = GCKMConv.from_settings(width, layer, self.gram).to(device)
+                conv = GCKMConv.from_settings(width, layer, self.gram, self.own).to(device)
                 conv.initialize_on(graph, convs[-1].z if convs else None)
                 conv.requires_grad_(False)  # Others will use it, too.
                 self._layers[key] = conv
@@ -127,7 +130,8 @@ class SharedFits:
         while len(self._layers) > 3 and not fits_everywhere(sum(map(_size, self._layers.values())) <= self.max_bytes):
             self._layers.popitem(last=False)
         readout = SemiSupRKMReadout.from_settings(width, self.num_classes, settings.readout, self.gram)
-        return GCKM.with_readout(convs, graph, settings.propagation.build(), readout.to(device))
+        propagation = settings.propagation.build(self.own).requires_grad_(False).to(device)
+        return GCKM.with_readout(convs, graph, propagation, readout.to(device))
 
 
 class Evaluator:

@@ -1,30 +1,25 @@
-"""Whole fits side by side in one run: this package, the paper's procedure, PyG's GCN, label spreading.
+"""Whole fits side by side: this package, the paper's procedure, PyG's GCN, label spreading.
 
-    python benchmarks/speed.py --root DATA               # Cora, CiteSeer, PubMed, Physics; JSON in out/
-    python benchmarks/speed.py --datasets cora --repeat 5
-
-Every method sees the paper's few-label training mask, on Physics 20 labels
-per class. A fit of GCKM is its initialisation, 10 fine-tuning steps and the scores
-of all nodes. Times are medians and accuracies means over the repetitions, each with
-a seed of its own; peak memory is that of a process that runs the method once, minus
-what importing and loading took.
+Every method sees the paper's few-label training mask, on Physics 20 labels per class. A fit of GCKM is its
+initialisation, 10 fine-tuning steps and the scores of all nodes. Times are medians and accuracies means over the
+repetitions (``--seeds``), each with a seed of its own; peak memory is that of a process that runs the method once,
+minus what importing and loading took.
 """
 
-import argparse
-import json
-import multiprocessing
-import platform
-import resource
+from __future__ import annotations
+
 import statistics
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from authors import FEW_LABELS
 from paper_procedure import paper_fit
+from sklearn.semi_supervised import LabelSpreading
+from store import peak_gb
+from tables import datasets_of, table, title, unique
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
@@ -32,13 +27,77 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.transforms import RandomNodeSplit
 from torch_geometric.utils import to_scipy_sparse_matrix
 
-from torch_gckm import GCKM, Trainer, __version__
+from experiments.common import Experiment, Row, Rows, Task, isolated
+from torch_gckm import GCKM, Trainer
 from torch_gckm.datasets import load
 from torch_gckm.gram import Dense, LowRank
 from torch_gckm.kernels import Kernel
 from torch_gckm.layouts import to_csr
 
 SETTINGS = {**FEW_LABELS, "physics": {"hidden_channels": (64, 16)}}  # Physics, not in the paper, with the defaults.
+TITLES = {
+    "gckm_low_rank": "GCKM",
+    "gckm_dense": 'GCKM, `gram="dense"`',
+    "paper_procedure": "the paper's procedure",
+    "gcn_sparse": "GCN, sparse",
+    "gcn_tutorial": "GCN, dense",
+}
+
+
+class Speed(Experiment):
+    """How long does one model take, next to the paper's procedure and PyG's GCN?"""
+
+    name = "speed"
+    takes = "15 min"
+    default_datasets = ("cora", "citeseer", "pubmed", "physics")
+    text = """\
+**One model**: initialisation, 10 fine-tuning steps and scores of all nodes, with the authors' settings and the
+paper's few-label masks (Physics: default settings, 20 labels per class). Beside it the paper's procedure as printed,
+and the GCN of PyG's tutorial. Nothing was chosen. Two cores. {version}
+
+{table}
+The dense fit of PubMed is its initialisation alone.
+"""
+
+    def tasks(self) -> list[Task]:
+        names = self.options.chosen(tuple(METHODS), ("gckm_low_rank", "gcn_tutorial") if self.options.quick else None)
+        known = [name for name in self.options.datasets if name in SETTINGS]
+        return [
+            {"dataset": name, "method": method}
+            for name in known
+            for method in names
+            if (name, method) not in IMPOSSIBLE
+        ]
+
+    def run(self, task: Task) -> Row:
+        name, method = task["dataset"], task["method"]
+        repeat = 1 if self.options.quick else len(self.seeds)
+        if not self.options.quick:
+            repeat = max(repeat, LANDMARK_SEEDS) if method == "gckm_low_rank" else repeat
+            repeat = 1 if (name, method) in SLOW else repeat
+        return isolated(measure, self.options.root, name, method, repeat)
+
+    @staticmethod
+    def describe(row: Row) -> str:
+        return f"{row['seconds']:.2f} s, {row['accuracy']:.2f} %, {row['peak_extra_gb']:.2f} GB"
+
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        methods = unique(row["method"] for row in rows)
+        return cls._table(rows, {name: TITLES.get(name, name) for name in methods})
+
+    @classmethod
+    def page_table(cls, rows: Rows) -> str:
+        return cls._table(rows, TITLES)
+
+    @staticmethod
+    def _table(rows: Rows, titles: dict[str, str]) -> str:
+        lines = []
+        for name in datasets_of(rows):
+            cells = {row["method"]: f"{row['seconds']:.1f}, {row['accuracy']:.1f}" for row in rows
+                     if row["dataset"] == name}  # fmt: skip
+            lines.append([title(name), *(cells.get(method, "-") for method in titles)])
+        return table(["seconds, accuracy", *titles.values()], lines)
 
 
 def gckm(data: Data, name: str, gram: LowRank | Dense, steps: int = 10) -> Tensor:
@@ -88,8 +147,6 @@ def gcn(data: Data, seed: int, sparse: bool) -> Tensor:
 
 def label_spreading(data: Data) -> Tensor:
     """Over the graph itself: its adjacency matrix takes the place of the kernel."""
-    from sklearn.semi_supervised import LabelSpreading
-
     y = torch.where(data.train_mask, data.y, -1).numpy()
     adjacency = to_scipy_sparse_matrix(data.edge_index, num_nodes=data.num_nodes).tocsr()
     fitted = LabelSpreading(kernel=lambda a, b: adjacency, max_iter=100, tol=1e-4).fit(y.reshape(-1, 1), y)
@@ -121,7 +178,7 @@ def load_split(name: str, root: str | None) -> Data:
 def measure(root: str | None, name: str, method: str, repeat: int) -> dict[str, Any]:
     warnings.filterwarnings("ignore", message=".*Sparse CSR.*|.*sparse.*")
     data = load_split(name, root)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before, peak = peak_gb(), 0.0
     seconds, accuracies = [], []
     for seed in range(repeat):
         fresh = data.clone()
@@ -129,52 +186,12 @@ def measure(root: str | None, name: str, method: str, repeat: int) -> dict[str, 
         predicted = METHODS[method](fresh, name, seed)
         seconds.append(time.perf_counter() - start)
         accuracies.append(100 * float((predicted == data.y)[data.test_mask].double().mean()))
-        if seed == 0:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak = peak or peak_gb()
     return {
-        "dataset": name,
-        "method": method,
         "seconds": statistics.median(seconds),
         "all_seconds": seconds,
         "accuracy": statistics.mean(accuracies),
         "all_accuracies": accuracies,
-        "peak_extra_gb": (peak - before) / 2**20,
+        "peak_gb": peak,
+        "peak_extra_gb": peak - before,
     }
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
-    parser.add_argument("--datasets", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
-    parser.add_argument("--methods", nargs="*", choices=list(METHODS))
-    parser.add_argument("--repeat", type=int, default=3, help=f"low-rank fits: at least {LANDMARK_SEEDS}")
-    parser.add_argument("--out", type=Path, default=Path("out/speed.json"))
-    args = parser.parse_args()
-    context, results = multiprocessing.get_context("spawn"), []
-    print(f"{'dataset':<10}{'method':<18}{'seconds':>9}{'accuracy':>10}{'extra GB':>10}")
-    for name in args.datasets:
-        for method in args.methods or METHODS:
-            if (name, method) in IMPOSSIBLE:
-                continue
-            with context.Pool(1) as pool:
-                repeat = max(args.repeat, LANDMARK_SEEDS) if method == "gckm_low_rank" else args.repeat
-                repeat = 1 if (name, method) in SLOW else repeat
-                result = pool.apply(measure, (args.root, name, method, repeat))
-            results.append(result)
-            print(f"{name:<10}{method:<18}{result['seconds']:>9.2f}{result['accuracy']:>10.2f}"
-                  f"{result['peak_extra_gb']:>10.2f}", flush=True)  # fmt: skip
-    content = {
-        "benchmark": "speed",
-        "version": __version__,
-        "torch": torch.__version__,
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
-        "split": "the paper's few-label masks; physics: 20 random labels per class, seed 0",
-        "note": "seconds: medians; accuracy: means; gckm_dense on pubmed: initialisation alone",
-        "results": results,
-    }
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(content, indent=1))
-
-
-if __name__ == "__main__":
-    main()

@@ -4,15 +4,10 @@ Columns have different units; there are words, true and false, dates and blanks,
 from 0.6 to 7,000. Of 2,000 customers, 30 have a label. Every seed is another draw of the whole graph. Peers are given
 standardised numbers, words one-hot, blanks filled and marked, and choose between edges that are unweighted, weighted by
 logarithms or as given, and their own settings, by cross-validation on the 30 labels.
-
-.. code-block:: bash
-
-    python benchmarks/customers.py            # results/customers.jsonl, and a table
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import subprocess
 import sys
@@ -34,8 +29,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
-from store import run_tasks
+from tables import table
 from torch_geometric.nn import GCNConv
+
+from experiments.common import Experiment, Row, Rows, Task
 
 COUNT, EDGES, LABELS, SEEDS = 2_000, 9_800, 30, 5
 CLASSES = np.array(["bargain hunter", "family", "loyal", "newcomer"])
@@ -240,33 +237,39 @@ RUN: dict[str, Callable[[Shop], tuple[np.ndarray, dict[str, Any]]]] = dict(
 )
 
 
-def run(task: dict[str, Any]) -> dict[str, Any]:
-    """The accuracy of a method on the customers without a label."""
-    shop, begin = Shop(task["seed"]), time.perf_counter()
-    found, chosen = RUN[task["method"]](shop)
-    hidden = np.setdiff1d(np.arange(COUNT), shop.known)
-    right = float((found == CLASSES[shop.y])[hidden].mean())
-    return {"accuracy": round(right, 4), "seconds": round(time.perf_counter() - begin, 1), "chosen": chosen}
+class Customers(Experiment):
+    """How accurate is ``gckm fit`` on CSV files that nobody has prepared, next to peers with prepared features?"""
 
+    name = "customers"
+    takes = "20 min"
+    default_datasets = ("shop",)
+    default_seeds = SEEDS
+    keys = ("seed", "method")
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Accuracies by method and seed, and their means."""
-    seeds = sorted({row["seed"] for row in rows})
-    lines = [f"| method | {' | '.join(f'seed {seed}' for seed in seeds)} | mean |", "|---" * (len(seeds) + 2) + "|"]
-    for method in METHODS:
-        found = {row["seed"]: 100 * row["accuracy"] for row in rows if row["method"] == method}
-        if len(found) == len(seeds):
-            cells = [f"{found[seed]:.1f}" for seed in seeds]
-            lines.append(f"| {method} | {' | '.join(cells)} | {np.mean(list(found.values())):.1f} |")
-    return "\n".join(lines)
+    def tasks(self) -> list[Task]:
+        chosen = self.options.chosen(METHODS, METHODS[:1] if self.options.quick else None)
+        return [{"seed": seed, "method": method} for method in chosen for seed in self.seeds]
 
+    def run(self, task: Task) -> Row:
+        """The accuracy of a method on the customers without a label."""
+        shop, begin = Shop(task["seed"]), time.perf_counter()
+        found, chosen = RUN[task["method"]](shop)
+        hidden = np.setdiff1d(np.arange(COUNT), shop.known)
+        right = float((found == CLASSES[shop.y])[hidden].mean())
+        return {"accuracy": round(right, 4), "seconds": round(time.perf_counter() - begin, 1), "chosen": chosen}
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
-    args = parser.parse_args()
-    tasks = [{"seed": seed, "method": method} for method in args.methods for seed in range(args.seeds)]
-    path = args.out / "customers.jsonl"
-    print(table(run_tasks(tasks, run, path, lambda row: f"{100 * row['accuracy']:.1f} %")))
+    @staticmethod
+    def describe(row: Row) -> str:
+        return f"{100 * row['accuracy']:.1f} %"
+
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        """Accuracies by method and seed, and their means."""
+        seeds = sorted({row["seed"] for row in rows})
+        lines = []
+        for method in METHODS:
+            found = {row["seed"]: 100 * row["accuracy"] for row in rows if row["method"] == method}
+            if len(found) == len(seeds):
+                cells = [f"{found[seed]:.1f}" for seed in seeds]
+                lines.append([method, *cells, f"{np.mean(list(found.values())):.1f}"])
+        return table(["", *(f"seed {seed}" for seed in seeds), "mean"], lines)

@@ -1,7 +1,5 @@
 """Is it worth labelling the nodes that ``suggest`` names? Accuracies after labelling them, or others.
 
-    python benchmarks/suggest.py --root DATA      # a table; rows in benchmarks/results/suggest.jsonl
-
 An ensemble of the first four settings of the portfolio starts from one label per class at random. Five times a node per
 class is asked for and labelled, and the readouts are solved again; layers do not depend on labels and are fitted once.
 Ways to ask: at random; the smallest gap between the two largest probabilities (``uncertainty``); doubted nodes far from
@@ -12,21 +10,20 @@ with as many centres as there will be labels (``k-means``, FeatProp); ``suggest`
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 import warnings
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import store
 import torch
 from sklearn.cluster import KMeans
+from tables import datasets_of, table, title, unique
 from torch import Tensor
 from torch_geometric.data import Data
 
+from experiments.common import Experiment, Row, Rows, Task
 from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.errors import GCKMWarning
 from torch_gckm.graph import Propagation
@@ -37,11 +34,78 @@ from torch_gckm.select.portfolio import portfolio
 from torch_gckm.select.trial import PreparedGraphs, SharedFits
 from torch_gckm.select.unlabelled import embedding_of
 
-DATASETS = ("cora", "citeseer", "pubmed", "photo")
 WAYS = ("random", "uncertainty", "k-means", "doubt and distance", "look-ahead")
 ROUNDS = 5
-FIRST_SEED = 1000
-RESULTS = Path(__file__).parent / "results" / "suggest.jsonl"
+
+
+class Suggest(Experiment):
+    """Is it worth labelling the nodes that ``suggest`` names, rather than others?"""
+
+    name = "suggest"
+    takes = "30 min"
+    default_datasets = ("cora", "citeseer", "pubmed", "photo")
+    default_seeds = 10
+    default_first_seed = 1000
+    keys = ("dataset", "way")
+    text = """\
+**Which node to label next.** After labelling the nodes that `suggest` names, {rounds} times one per class, the
+accuracy is {gains} points above that after random ones ({starts} starts): [prediction
+sets](prediction_sets.md#which-node-to-label-next).
+"""
+
+    def tasks(self) -> list[Task]:
+        ways = self.options.chosen(WAYS, ("random", "look-ahead") if self.options.quick else None)
+        return [
+            {"dataset": name, "seed": seed, "way": way}
+            for name in self.options.datasets
+            for seed in self.seeds
+            for way in ways
+        ]
+
+    def run(self, task: Task) -> Row:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GCKMWarning)
+            return run(task, self.options.root, 1 if self.options.quick else ROUNDS)
+
+    @staticmethod
+    def describe(row: Row) -> str:
+        return str(row["accuracy"])
+
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        last = min(len(row["accuracy"]) for row in rows) - 1
+        return "\n".join(table_after(rows, rounds) for rounds in sorted({1, 2, last}) if rounds <= last)
+
+    @classmethod
+    def facts(cls, rows: Rows) -> dict[str, Any]:
+        gains = {name: statistics.mean(gain_of(rows, name, "look-ahead", ROUNDS)) for name in datasets_of(rows)}
+        return {
+            "rounds": ROUNDS,
+            "gains": ", ".join(f"{gain:.1f} ({title(name)})" for name, gain in gains.items()),
+            "starts": len({row["seed"] for row in rows}),
+        }
+
+
+def gain_of(rows: Rows, name: str, way: str, rounds: int) -> list[float]:
+    """How far a way is above random choice after so many rounds, for every start that both have."""
+    found = {(r["way"], r["seed"]): r["accuracy"][rounds] for r in rows if r["dataset"] == name}
+    seeds = sorted(seed for known, seed in found if known == "random" and (way, seed) in found)
+    return [found[way, seed] - found["random", seed] for seed in seeds]
+
+
+def table_after(rows: Rows, rounds: int) -> str:
+    """Mean accuracies after so many rounds, and the mean difference to random choice with its standard error."""
+    ways, lines = unique(row["way"] for row in rows), []
+    for name in datasets_of(rows):
+        line = [title(name)]
+        for way in ways:
+            own = [row["accuracy"][rounds] for row in rows if (row["dataset"], row["way"]) == (name, way)]
+            gain = gain_of(rows, name, way, rounds)
+            error = f" ± {statistics.stdev(gain) / len(gain) ** 0.5:.1f}" if len(gain) > 1 else ""
+            against = "" if way == "random" or not gain else f" ({statistics.mean(gain):+.1f}{error})"
+            line.append(f"{statistics.mean(own):.1f}{against}" if own else "")
+        lines.append(line)
+    return table([f"labels asked per class: {rounds}", *ways], lines)
 
 
 @lru_cache(maxsize=1)
@@ -104,69 +168,26 @@ def centres(x: Tensor, labelled: Tensor, count: int, seed: int) -> Tensor:
     return torch.tensor(nodes)
 
 
-def run(task: dict[str, Any], root: str | None) -> dict[str, Any]:
+def run(task: Task, root: str | None, rounds: int) -> Row:
     data, models, x = fitted(task["dataset"], root)
     count = models[0].out_channels
     mask = PerClassSplit(1, seed=task["seed"])(data).train_mask
     targets = Targets.parse(data.y, mask, data.num_nodes, count)
-    every = centres(x, targets.labelled, ROUNDS * count, task["seed"]) if task["way"] == "k-means" else None
+    every = centres(x, targets.labelled, rounds * count, task["seed"]) if task["way"] == "k-means" else None
     accuracy, seconds = [], 0.0
-    for number in range(ROUNDS + 1):
+    for number in range(rounds + 1):
         ensemble, free = solved(models, targets), ~targets.is_labelled
         accuracy.append(round(100 * float((ensemble.predict() == data.y)[free].double().mean()), 3))
-        if number == ROUNDS:
+        if number == rounds:
             break
         start = time.perf_counter()
         if every is None:
             nodes = chosen_by(task["way"], ensemble, count, 100 * task["seed"] + number)
         else:  # All centres at once would be the same in the end; their order is random.
-            nodes = every[number::ROUNDS]
+            nodes = every[number::rounds]
         seconds += time.perf_counter() - start
         free = torch.zeros_like(free).index_fill(0, nodes, True)
         targets = replace(
             targets, weight=torch.where(free, 1.0, targets.weight), classes=torch.where(free, data.y, targets.classes)
         )
-    return {"accuracy": accuracy, "seconds": seconds / ROUNDS}
-
-
-def table(rows: list[dict[str, Any]], rounds: int) -> str:
-    """Mean accuracies after so many rounds, and the mean difference to random choice with its standard error."""
-    found = {(row["dataset"], row["way"], row["seed"]): row["accuracy"][rounds] for row in rows}
-    names, seeds = list(dict.fromkeys(row["dataset"] for row in rows)), sorted({row["seed"] for row in rows})
-    ways = [way for way in dict.fromkeys(row["way"] for row in rows) if way != "random"]
-    lines = [f"| labels asked per class: {rounds} | starts | random | " + " | ".join(ways) + " |"]
-    lines.append("|---" * (3 + len(ways)) + "|")
-    for name in names:
-        own = [seed for seed in seeds if (name, "random", seed) in found]
-        cells = [f"{statistics.mean(found[name, 'random', seed] for seed in own):.1f}"]
-        for way in ways:
-            gain = [found[name, way, seed] - found[name, "random", seed] for seed in own]
-            error = statistics.stdev(gain) / len(gain) ** 0.5 if len(gain) > 1 else float("nan")
-            mean = statistics.mean(found[name, way, seed] for seed in own)
-            cells.append(f"{mean:.1f} ({statistics.mean(gain):+.1f} ± {error:.1f})")
-        lines.append(f"| {name} | {len(own)} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
-    parser.add_argument("--datasets", nargs="*", default=list(DATASETS))
-    parser.add_argument("--ways", nargs="*", default=list(WAYS))
-    parser.add_argument("--starts", type=int, default=10)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore", GCKMWarning)
-    tasks = [
-        {"dataset": name, "seed": FIRST_SEED + start, "way": way}
-        for name in args.datasets
-        for start in range(args.starts)
-        for way in args.ways
-    ]
-    rows = store.run_tasks(tasks, lambda task: run(task, args.root), args.out, lambda row: str(row["accuracy"]))
-    for rounds in (1, 2, ROUNDS):
-        print(table(rows, rounds), end="\n\n")
-
-
-if __name__ == "__main__":
-    main()
+    return {"accuracy": accuracy, "seconds": seconds / rounds}

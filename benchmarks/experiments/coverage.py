@@ -1,6 +1,6 @@
 """How often do prediction sets hold the true class, and how large are they?
 
-    python benchmarks/coverage.py --root DATA          # a table; rows in benchmarks/results/coverage.jsonl
+    python benchmarks/run.py coverage --methods ensemble --labels 5 --datasets cora
 
 One model per graph with settings that no label has chosen, the same for all graphs but for the propagation. Labels are
 drawn uniformly: as many as 20 per class, on the Wikipedia graphs 2.5 % of the nodes. Layers are fitted once; every draw
@@ -10,29 +10,91 @@ labels have chosen, for fewer draws; with labels drawn uniformly, and with 5 and
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 import warnings
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import store
 import torch
+from tables import table
 from torch import Tensor
 from torch_geometric.data import Data
 
+from experiments.common import Experiment, Row, Rows, Task
 from torch_gckm import GCKM, GCKMClassifier
 from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.errors import GCKMWarning
 from torch_gckm.kernels import RBF
 from torch_gckm.readout import Targets, sets_of
 
-DATASETS = ("cora", "citeseer", "pubmed", "chameleon", "squirrel")
 COVERAGES = (0.8, 0.9, 0.95)
-FIRST_SEED = 1000
-RESULTS = Path(__file__).parent / "results" / "coverage.jsonl"
+DRAWS = {"fixed": 100, "ensemble": 5}
+
+
+class Coverage(Experiment):
+    """How often do prediction sets hold the true class, and how large are they?"""
+
+    name = "coverage"
+    takes = "1 min; ensembles 20 min"
+    default_first_seed = 1000
+    default_labels = (5, 20)
+    keys = ("model", "labels", "dataset")
+    text = """\
+**Prediction sets.** Of a model that the labels have not chosen, sets for {asked} % hold the class in {least} to
+{greatest} % of the nodes of five graphs, in the mean over {draws} draws of the labels: [prediction
+sets](prediction_sets.md#what-was-measured).
+"""
+
+    def tasks(self) -> list[Task]:
+        options, quick = self.options, self.options.quick
+        kinds = {"fixed": ["uniform"], "ensemble": ["uniform", *map(str, [] if quick else self.labels)]}
+        return [
+            {"model": model, "labels": labels, "dataset": name, "seed": seed}
+            for model in options.chosen(tuple(DRAWS))
+            for labels in kinds[model]
+            for name in options.datasets
+            for seed in self.some_seeds(DRAWS[model])
+        ]
+
+    def run(self, task: Task) -> Row:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GCKMWarning)
+            return run(task, self.options.root, 2.0 if self.options.quick else None)
+
+    @staticmethod
+    def describe(row: Row) -> str:
+        return f"held {row['held']}, size {row['size']}"
+
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        """Mean coverage with its standard error, and set size, in percent and classes."""
+        groups: dict[tuple[str, str, str], Rows] = {}
+        for row in rows:
+            groups.setdefault((row["model"], row["labels"], row["dataset"]), []).append(row)
+        lines = []
+        for (model, labels, name), part in groups.items():
+            cells = []
+            for place in range(len(COVERAGES)):
+                held = [100 * row["held"][place] for row in part]
+                error = statistics.stdev(held) / len(held) ** 0.5 if len(held) > 1 else float("nan")
+                size = statistics.mean(row["size"][place] for row in part)
+                cells.append(f"{statistics.mean(held):.1f} ± {error:.1f}, {size:.2f}")
+            accuracy = 100 * statistics.mean(row["accuracy"] for row in part)
+            lines.append([model, labels, name, str(len(part)), f"{accuracy:.1f}", *cells])
+        return table(["model", "labels", "graph", "draws", "accuracy", *(f"{100 * c:g} %" for c in COVERAGES)], lines)
+
+    @classmethod
+    def facts(cls, rows: Rows) -> dict[str, Any]:
+        fixed = [row for row in rows if row["model"] == "fixed"]
+        names = {row["dataset"] for row in fixed}
+        held = [statistics.mean(row["held"][1] for row in fixed if row["dataset"] == name) for name in names]
+        return {
+            "asked": f"{100 * COVERAGES[1]:g}",
+            "least": f"{100 * min(held):.1f}",
+            "greatest": f"{100 * max(held):.1f}",
+            "draws": len(fixed) // len(names),
+        }
 
 
 @lru_cache(maxsize=1)
@@ -68,7 +130,7 @@ def measured(p: Tensor, y: Tensor) -> dict[str, Any]:
     return {key: [round(float(value), 5) for value in values] for key, values in mean.items()}
 
 
-def run(task: dict[str, Any], root: str | None) -> dict[str, Any]:
+def run(task: Task, root: str | None, budget: float | None) -> Row:
     name, seed, start = task["dataset"], task["seed"], time.perf_counter()
     if task["model"] == "fixed":
         data, model = fixed_model(name, root)
@@ -85,7 +147,7 @@ def run(task: dict[str, Any], root: str | None) -> dict[str, Any]:
         if task["labels"] != "uniform":
             data = PerClassSplit(int(task["labels"]), seed=seed)(data)
         mask, data.val_mask, data.test_mask = data.train_mask, None, None
-        classifier = GCKMClassifier(budget=None, workers=1, progress=False).fit(data)
+        classifier = GCKMClassifier(budget=budget, workers=1, progress=False).fit(data)
         place = {int(number): at for at, number in enumerate(classifier.classes_)}
         p, predicted = classifier.model_.p_values(randomize=True, seed=10_000 + seed), classifier.predict()
         if len(place) < int(data.y.max()) + 1:  # Classes that were not drawn are never in a set.
@@ -95,52 +157,3 @@ def run(task: dict[str, Any], root: str | None) -> dict[str, Any]:
     result = measured(p[~mask], data.y[~mask])
     accuracy = round(float((predicted == data.y)[~mask].double().mean()), 5)
     return {**result, "accuracy": accuracy, "num_labels": int(mask.sum()), "seconds": time.perf_counter() - start}
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Mean coverage with its standard error, and set size, in percent and classes."""
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["model"], row["labels"], row["dataset"]), []).append(row)
-    lines = ["| model | labels | graph | draws | accuracy | " + " | ".join(f"{100 * c:g} %" for c in COVERAGES) + " |"]
-    lines.append("|---" * (5 + len(COVERAGES)) + "|")
-    for (model, labels, name), part in groups.items():
-        cells = []
-        for place in range(len(COVERAGES)):
-            held = [100 * row["held"][place] for row in part]
-            error = statistics.stdev(held) / len(held) ** 0.5 if len(held) > 1 else float("nan")
-            size = statistics.mean(row["size"][place] for row in part)
-            cells.append(f"{statistics.mean(held):.1f} ± {error:.1f}, {size:.2f}")
-        accuracy = 100 * statistics.mean(row["accuracy"] for row in part)
-        lines.append(f"| {model} | {labels} | {name} | {len(part)} | {accuracy:.1f} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
-    parser.add_argument("--datasets", nargs="*", default=list(DATASETS))
-    parser.add_argument("--draws", type=int, default=100, help="draws of the labels for a fixed model")
-    parser.add_argument("--ensemble-draws", type=int, default=5, help="draws of the labels for an ensemble")
-    parser.add_argument("--labels", nargs="*", default=["uniform", "5", "20"], help="labels of the ensembles")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore", GCKMWarning)
-    tasks = [
-        {"model": "fixed", "labels": "uniform", "dataset": name, "seed": FIRST_SEED + draw}
-        for name in args.datasets
-        for draw in range(args.draws)
-    ] + [
-        {"model": "ensemble", "labels": labels, "dataset": name, "seed": FIRST_SEED + draw}
-        for labels in args.labels
-        for name in args.datasets
-        for draw in range(args.ensemble_draws)
-    ]
-    rows = store.run_tasks(
-        tasks, lambda task: run(task, args.root), args.out, lambda row: f"held {row['held']}, size {row['size']}"
-    )
-    print(table(rows))
-
-
-if __name__ == "__main__":
-    main()

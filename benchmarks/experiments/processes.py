@@ -1,15 +1,12 @@
 """One synthetic graph fitted by several processes of one machine: memory, processor time and what they exchange.
 
 Every process reads its own part of a folder and computes with one thread. On one machine this is no faster than
-threads; it shows what a process of many machines would need. Resumable: rows are appended to a file.
-
-    python benchmarks/processes.py                  # 1, 2 and 4 processes; rows and a picture
-    python benchmarks/processes.py --nodes 200000   # one size
+threads; it shows what a process of many machines would need.
 """
 
-import argparse
+from __future__ import annotations
+
 import multiprocessing
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -18,15 +15,61 @@ from typing import Any
 import matplotlib.pyplot as plt
 import torch
 import torch.distributed as dist
-from scale import synthetic_graph
-from store import Row, Task, run_tasks
+from store import peak_gb
+from tables import table
 
+from experiments.common import Experiment, Row, Rows, Task
+from experiments.synthetic import synthetic_graph
 from torch_gckm import GCKM, Trainer
 from torch_gckm.datasets import PerClassSplit, read_shard, write_shards
 from torch_gckm.gram import LowRank
 
 CLASSES, CHANNELS, FEATURES, EDGES = 40, (64, 32), 128, 7
-SIZES = (50_000, 100_000, 200_000, 400_000)
+NODES = 200_000  # For 1, 2 and 4 processes, rank 1024.
+SIZES = (50_000, 100_000, 200_000, 400_000)  # For 2 processes, rank 256.
+COMPARED = 50_000  # The size whose numbers are compared with those of one process.
+
+
+class Processes(Experiment):
+    """What do several processes that share a graph need, each, and what do they send?"""
+
+    name = "processes"
+    takes = "5 min"
+    default_datasets = ("synthetic",)
+    keys = ("nodes", "processes", "rank")
+
+    def tasks(self) -> list[Task]:
+        if self.options.quick:
+            return [{"nodes": 8000, "processes": count, "rank": 64, "steps": 0, "compare": False} for count in (1, 2)]
+        first = [{"nodes": NODES, "processes": n, "rank": 1024, "steps": 0, "compare": False} for n in (1, 2, 4)]
+        return first + [{"nodes": n, "processes": 2, "rank": 256, "steps": 0, "compare": n == COMPARED} for n in SIZES]
+
+    def run(self, task: Task) -> Row:
+        return measure(task)
+
+    @staticmethod
+    def describe(row: Row) -> str:
+        sent = sum(count for kind, count in row["sent_mb"].items() if kind != "halo")
+        return (
+            f"{row['cpu_seconds']:.1f} CPU-s in all, {row['memory_gb']:.2f} GB each, "
+            f"{sent:.1f} MB sent, halo {row['sent_mb'].get('halo', 0.0):.1f} MB"
+        )
+
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        lines = [
+            [
+                f"{row['nodes']:,}", str(row["processes"]), str(row["rank"]), f"{row['cpu_seconds']:.1f}",
+                f"{row['memory_gb']:.2f}", f"{sum(row['sent_mb'].values()):.1f}",
+            ]
+            for row in rows
+        ]  # fmt: skip
+        return table(["nodes", "processes", "rank", "CPU-s, all", "GB each", "MB sent"], lines)
+
+    @classmethod
+    def draw(cls, rows: Rows, folder: Path) -> None:
+        if {1024, 256} <= {row["rank"] for row in rows}:
+            draw(rows, folder / "processes.png")
 
 
 def fit_part(rank: int, task: Task, folder: str) -> None:
@@ -34,7 +77,7 @@ def fit_part(rank: int, task: Task, folder: str) -> None:
     torch.set_num_threads(1)
     meeting = f"file://{folder}/meeting-{task['processes']}"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=task["processes"])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_gb()
     started, clock = time.process_time(), time.perf_counter()
     graph = read_shard(f"{folder}/graph")
     model = GCKM(FEATURES, CHANNELS, CLASSES, gram=LowRank(max_rank=task["rank"], tol=0.0))
@@ -42,7 +85,7 @@ def fit_part(rank: int, task: Task, folder: str) -> None:
     row = {
         "cpu": time.process_time() - started,
         "seconds": time.perf_counter() - clock,
-        "memory": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20,
+        "memory": peak_gb() - before,
         "sent": dict(graph.partition.processes.sent),
         "accuracy": history.best.test_acc,
         "landmarks": model.readout.fit.landmarks,
@@ -91,16 +134,7 @@ def measure(task: Task) -> Row:
         return row
 
 
-def describe(row: Row) -> str:
-    """A row in a few words."""
-    sent = sum(count for kind, count in row["sent_mb"].items() if kind != "halo")
-    return (
-        f"{row['cpu_seconds']:.1f} CPU-s in all, {row['memory_gb']:.2f} GB each, "
-        f"{sent:.1f} MB sent, halo {row['sent_mb'].get('halo', 0.0):.1f} MB"
-    )
-
-
-def draw_picture(rows: list[Row], path: Path) -> None:
+def draw(rows: Rows, path: Path) -> None:
     """Memory and processor time over processes, and bytes over nodes."""
     by_processes = [row for row in rows if row["rank"] == 1024]
     by_nodes = [row for row in rows if row["rank"] == 256]
@@ -118,24 +152,6 @@ def draw_picture(rows: list[Row], path: Path) -> None:
     axes[2].legend(fontsize=8, loc="center right", bbox_to_anchor=(1.0, 0.35))
     for axis in axes:
         axis.grid(alpha=0.3)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=200_000, help="for 1, 2 and 4 processes, rank 1024")
-    parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES), help="for 2 processes, rank 256")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/processes.jsonl"))
-    parser.add_argument("--picture", type=Path, default=Path("out/processes.png"))
-    args = parser.parse_args()
-    tasks: list[Task] = [
-        {"nodes": args.nodes, "processes": count, "rank": 1024, "steps": 0, "compare": False} for count in (1, 2, 4)
-    ]
-    tasks += [{"nodes": n, "processes": 2, "rank": 256, "steps": 0, "compare": n == 50_000} for n in args.sizes]
-    rows = run_tasks(tasks, measure, args.out, describe)
-    args.picture.parent.mkdir(parents=True, exist_ok=True)
-    draw_picture(rows, args.picture)
-
-
-if __name__ == "__main__":
-    main()
+    plt.close(figure)

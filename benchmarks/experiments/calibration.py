@@ -1,7 +1,7 @@
 """Are probabilities right? The expected calibration error on nodes without a label.
 
-    python benchmarks/calibration.py --root DATA                              # development splits, a table
-    python benchmarks/calibration.py --root DATA --first-split 0 --splits 3   # the final ones, for the rule as it is
+    python benchmarks/run.py calibration                               # final splits, for the rule as it is
+    python benchmarks/run.py calibration --first-seed 1000 --seeds 2   # development splits
 
 Each row has, for several rules, in percent: the expected calibration error (``ece``: ten bins of the largest
 probability, of equal width), the mean certainty, and how far it is above the accuracy (``gap``). ``before`` keeps the
@@ -12,35 +12,75 @@ of ``PRIOR`` there is ``class prior`` as well, with the true shares of the class
 
 from __future__ import annotations
 
-import argparse
 import statistics
-import warnings
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
-from experiments.common import seen_by
-from make_tables import table
-from store import Row, Task, run_tasks
+from tables import in_order, table, title
 from torch import Tensor
 from torch_geometric.data import Data
 
+from experiments.common import Experiment, Row, Rows, Task, seen_by
 from torch_gckm.datasets import PerClassSplit, load
 from torch_gckm.select import GCKMEnsemble, SearchResult, search
 from torch_gckm.select.calibration import certainty_of, temperature_of
 from torch_gckm.select.unlabelled import sureness
 from torch_gckm.select.unseen import Unseen
 
-DATASETS = (
-    "cora", "citeseer", "pubmed", "photo", "cora_ml", "chameleon", "squirrel", "actor", "wisconsin", "minesweeper",
-    "reed98",
-)  # fmt: skip
 PRIOR = ("minesweeper", "reed98", "wisconsin")
-LABELS = (5, 20)
 RULES = ("before", "now", "best factor")
 TEST_NODES = 5  # A class has at least so many other nodes, or the cell is left out.
-RESULTS = Path(__file__).parent / "results" / "calibration.jsonl"
+DEVELOPMENT = 1000  # Splits with seeds from here on have chosen the rule.
+
+
+class Calibration(Experiment):
+    """Are probabilities right on nodes without a label?"""
+
+    name = "calibration"
+    takes = "40 min"
+    default_datasets = (
+        "cora", "citeseer", "pubmed", "photo", "cora_ml", "chameleon", "squirrel", "actor", "wisconsin", "minesweeper",
+        "reed98",
+    )  # fmt: skip
+    default_labels = (5, 20)
+    keys = ("dataset", "labels")
+    text = """\
+**Probabilities.** The expected calibration error of `predict_proba` is {now} points in the mean over eleven graphs
+with 5 and 20 labels per class ({best} with the factor that test labels would choose), on splits that had no part in
+the choice of the rule: [calibration](selection.md#calibrated-probabilities).
+"""
+
+    def tasks(self) -> list[Task]:
+        root = self.options.root
+        cells: list[Any] = [(name, labels) for name in self.options.datasets for labels in self.labels]
+        cells = [cell for cell in cells if bool((_counts(cell[0], root) >= cell[1] + TEST_NODES).all())]
+        return [{"dataset": name, "labels": labels, "split": split} for split in self.seeds for name, labels in cells]
+
+    def run(self, task: Task) -> Row:
+        return run(task, self.options.root, 2.0 if self.options.quick else None)
+
+    @staticmethod
+    def describe(row: Row) -> str:
+        return "  ".join(f"[{rule}] {found['ece']:.1f} ({found['gap']:+.1f})" for rule, found in row["rules"].items())
+
+    @classmethod
+    def table(cls, rows: Rows) -> str:
+        labels = sorted({row["labels"] for row in rows})
+        lines = []
+        for name in [*in_order(row["dataset"] for row in rows), "mean"]:
+            line = [title(name)]
+            for count in labels:
+                own = [row for row in rows if name in (row["dataset"], "mean") and row["labels"] == count]
+                line += [f"{mean_of(own, rule, 'ece'):.1f}" if own else "" for rule in RULES]
+            lines.append(line)
+        return table(["", *(f"{rule}, {count}" for count in labels for rule in RULES)], lines)
+
+    @classmethod
+    def facts(cls, rows: Rows) -> dict[str, Any]:
+        final = [row for row in rows if row["split"] < DEVELOPMENT and row["labels"] in cls.default_labels]
+        means = {rule: mean_of(final, rule, "ece") for rule in RULES}
+        return {"now": f"{means['now']:.1f}", "best": f"{means['best factor']:.1f}"}
 
 
 def calibration_error(probabilities: Tensor, y: Tensor, bins: int = 10) -> float:
@@ -86,16 +126,11 @@ def about(found: Unseen | None) -> Row:
     return {"withheld_right": found.right, "withheld": found.count, "warns": found.is_near_chance, "gain": found.gain}
 
 
-@cache
-def graph_of(name: str, root: str | None) -> Data:
-    return load(name, root)
-
-
-def run(task: Task, root: str | None) -> Row:
+def run(task: Task, root: str | None, budget: float | None) -> Row:
     data = PerClassSplit(task["labels"], seed=task["split"])(graph_of(task["dataset"], root).clone())
     y, rest = data.y[data.test_mask], data.test_mask
     classes = int(data.y.max()) + 1
-    result = search(seen_by(data, data.train_mask), budget=None, num_classes=classes, progress=False)
+    result = search(seen_by(data, data.train_mask), budget=budget, num_classes=classes, progress=False)
     ensemble = result.ensemble(self_training=False)
     former = former_certainty(ensemble, result)
     ensemble.self_train_on(result.evaluator.labels.targets)
@@ -107,11 +142,7 @@ def run(task: Task, root: str | None) -> Row:
     return {"rules": rules, **about(result.unseen())}
 
 
-def describe(row: Row) -> str:
-    return "  ".join(f"[{rule}] {found['ece']:.1f} ({found['gap']:+.1f})" for rule, found in row["rules"].items())
-
-
-def mean_of(rows: list[Row], rule: str, name: str) -> float:
+def mean_of(rows: Rows, rule: str, name: str) -> float:
     """The mean over cells, of a cell the mean over splits."""
     cells: dict[tuple[str, int], list[float]] = {}
     for row in rows:
@@ -120,42 +151,11 @@ def mean_of(rows: list[Row], rule: str, name: str) -> float:
     return statistics.fmean(statistics.fmean(values) for values in cells.values())
 
 
-def report(rows: list[Row]) -> str:
-    labels = sorted({row["labels"] for row in rows})
-    lines = []
-    for name in [*sorted({row["dataset"] for row in rows}), "mean"]:
-        line = [name]
-        for count in labels:
-            own = [row for row in rows if name in (row["dataset"], "mean") and row["labels"] == count]
-            line += [f"{mean_of(own, rule, 'ece'):.1f}" if own else "" for rule in RULES]
-        lines.append(line)
-    return table(["", *(f"{rule}, {count}" for count in labels for rule in RULES)], lines)
-
-
-def tasks(args: argparse.Namespace) -> list[Task]:
-    splits = range(args.first_split, args.first_split + args.splits)
-    cells: list[Any] = [(name, labels) for name in args.datasets for labels in args.labels]
-    cells = [cell for cell in cells if bool((_counts(cell[0], args.root) >= cell[1] + TEST_NODES).all())]
-    return [{"dataset": name, "labels": labels, "split": split} for split in splits for name, labels in cells]
+@cache
+def graph_of(name: str, root: str | None) -> Data:
+    return load(name, root)
 
 
 def _counts(name: str, root: str | None) -> Tensor:
     y = graph_of(name, root).y
     return y[y >= 0].bincount()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", help="folder of the datasets (default: GCKM_DATA_ROOT)")
-    parser.add_argument("--datasets", nargs="*", default=list(DATASETS))
-    parser.add_argument("--labels", nargs="*", type=int, default=list(LABELS), help="labels per class")
-    parser.add_argument("--splits", type=int, default=2)
-    parser.add_argument("--first-split", type=int, default=1000, help="the first seed")
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    args = parser.parse_args()
-    warnings.filterwarnings("ignore", message=".*Sparse (CSR|invariant).*")
-    print(report(run_tasks(tasks(args), lambda task: run(task, args.root), args.out, describe)))
-
-
-if __name__ == "__main__":
-    main()
