@@ -77,7 +77,7 @@ def page_of(known: dict[str, Rows], pictures: str) -> str:
     times = FewLabels.times(known[FewLabels.name]) if FewLabels.name in known else ""
     parts = [
         HEAD,
-        *sections(known, (FewLabels.name,), "## Accuracy next to other methods\n"),
+        *sections(known, (FewLabels.name, "customers"), "## Accuracy next to other methods\n"),
         *sections(known, ("speed", "policies"), f"## Time and memory\n\n{times}"),
         *sections(known, SIZE, "### Large graphs\n"),
         *sections(known, PAPER, PAPER_HEAD.format(old=OLD if first else ""), of_all=first),

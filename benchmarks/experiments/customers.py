@@ -243,7 +243,15 @@ class Customers(Experiment):
     name = "customers"
     takes = "20 min"
     default_datasets = ("shop",)
-    default_seeds = SEEDS
+    default_first_seed, default_seeds = 20, SEEDS
+    text = """\
+**Tables that nobody has prepared.** 2,000 customers as CSV files: columns with other units, words, true and false,
+dates and blanks, weights of edges from 0.6 to 7,000, and 30 labels. `gckm fit` gets the files alone. Peers get
+prepared features, and choose their settings and the use of weights by cross-validation on the labels. Every column is
+another draw of the whole graph. Accuracy on the other customers, percent:
+
+{table}
+"""
     keys = ("seed", "method")
 
     def tasks(self) -> list[Task]:
