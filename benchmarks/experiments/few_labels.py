@@ -108,7 +108,7 @@ The settings that the default tries were chosen on other random splits of these 
 settings](selection.md) says how lists do that were chosen without the graph that they are judged by.
 """
     time_text = """\
-A whole default fit on one core, five labels per class, median seconds over splits, at times beside other work:
+A fit of all 48 settings on one core, five labels per class, median seconds over splits, at times beside other work:
 
 {times}
 {large}"""
