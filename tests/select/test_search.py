@@ -94,7 +94,7 @@ class TestSearch:
             assert stopped.interrupted
             assert stopped.ensemble(3).predict().shape == (60,)
             patch.setattr(Evaluator, "__call__", Mock(side_effect=KeyboardInterrupt))
-            with pytest.raises(KeyboardInterrupt):  # Nothing was tried.
+            with pytest.raises(KeyboardInterrupt), pytest.warns(GCKMWarning, match="before it had fitted a setting"):
                 quick(graph, 30)
         assert [t.number for t in stopped.trials] == list(range(7))
         tried = []

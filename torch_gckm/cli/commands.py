@@ -17,7 +17,7 @@ from torch_gckm import __version__
 from torch_gckm.cli.graphs import NamedGraph, read_graph
 from torch_gckm.cli.label import label
 from torch_gckm.cli.numbers import fit_numbers, load_estimator, write_numbers
-from torch_gckm.cli.outputs import check_outputs, note, plain, write_classes, write_suggestions, write_table
+from torch_gckm.cli.outputs import check_outputs, note, plain, working, write_classes, write_suggestions, write_table
 from torch_gckm.cli.searches import search_files, search_options
 from torch_gckm.cli.shards import shard
 from torch_gckm.datasets import data_root
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMClassifier
     from torch_gckm.tables import TableEncoding
 
-EXTRAS = {"sklearn": "sklearn", "plot": "matplotlib", "tune": "optuna", "datasets": "ogb", "sparse": "torch_sparse"}
+EXTRAS = {
+    "sklearn": "sklearn", "tables": "pyarrow", "report": "bokeh", "plot": "matplotlib", "tune": "optuna",
+    "datasets": "ogb", "sparse": "torch_sparse",
+}  # fmt: skip
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -114,7 +117,9 @@ def suggest(args: argparse.Namespace) -> None:
     classifier = _load(args.model)
     if not isinstance(classifier.model_, GCKMEnsemble):
         raise InvalidInputError(f"{args.model} is for other graphs only and knows no nodes; fit without --inductive")
-    write_suggestions(classifier.explain_suggestions(classifier.suggest(args.count)), classifier.node_names_)
+    with working("choosing nodes"):
+        nodes = classifier.suggest(args.count)
+    write_suggestions(classifier.explain_suggestions(nodes), classifier.node_names_)
 
 
 def embed(args: argparse.Namespace) -> None:
@@ -122,7 +127,7 @@ def embed(args: argparse.Namespace) -> None:
     check_outputs(args, args.output)
     graph = _read(args)
     layers = KernelLayers(graph.data.num_features, args.channels or (64, 16), aggregation=args.aggregation)
-    with torch.no_grad():
+    with torch.no_grad(), working("embedding"):
         h = layers.initialize(graph.data).embed()
     rows = (
         [plain(name), *(f"{value:.6g}" for value in row)] for name, row in zip(graph.nodes, h.tolist(), strict=True)
@@ -140,9 +145,9 @@ def cluster(args: argparse.Namespace) -> None:
     if not 2 <= count <= len(graph.nodes):
         raise InvalidInputError(f"say with --clusters how many to look for, from 2 to {len(graph.nodes)}, got {count}")
     _summarise(graph)
-    found = GCKMClustering(
-        count, args.channels, args.aggregation, random_state=args.seed, directed=args.directed
-    ).fit_predict(graph.data)
+    clustering = GCKMClustering(count, args.channels, args.aggregation, random_state=args.seed, directed=args.directed)
+    with working("clustering"):
+        found = clustering.fit_predict(graph.data)
     write_table(args.output, ["node", "cluster"], zip(map(plain, graph.nodes), found.tolist(), strict=True))
 
 
@@ -170,7 +175,8 @@ def _read(
     encoding: TableEncoding | None = None,
     fitted: Sequence[str] | None = None,
 ) -> NamedGraph:
-    graph = read_graph(args, classes, encoding, fitted)
+    with working("reading the graph"):
+        graph = read_graph(args, classes, encoding, fitted)
     _summarise(graph)
     return graph
 

@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from torch_gckm.cli.graphs import read_graph
-from torch_gckm.cli.outputs import asked, check_outputs, note, plain, write_table
+from torch_gckm.cli.outputs import asked, check_outputs, note, plain, working, write_table
 from torch_gckm.cli.searches import search_files, search_options
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import load_tensors
@@ -72,5 +72,6 @@ def load_estimator(path: Path) -> Any:
 
     if not path.exists():
         raise InvalidInputError(f"there is no file {path}; make one with 'gckm fit'")
-    is_regressor = str(load_tensors(path).get("format")).startswith("regressor")
-    return GCKMRegressor.load(path) if is_regressor else GCKMClassifier.load(path)
+    with working("reading the model"):
+        is_regressor = str(load_tensors(path).get("format")).startswith("regressor")
+        return GCKMRegressor.load(path) if is_regressor else GCKMClassifier.load(path)

@@ -13,11 +13,17 @@ from torch_geometric.data import Data
 
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import check_writable, write_atomically
+from torch_gckm.progress import Bar
 from torch_gckm.tables.cells import is_number
 
 if TYPE_CHECKING:
     from torch_gckm.estimators import GCKMClassifier
     from torch_gckm.select.suggestions import Reason
+
+
+def working(title: str) -> Bar:
+    """A line at terminals that says what is being done, for commands whose output others may read."""
+    return Bar(title, shown=sys.stderr.isatty())
 
 
 def check_outputs(args: argparse.Namespace, *outputs: Path | None, model: Path | None = None) -> None:
@@ -38,7 +44,8 @@ def check_outputs(args: argparse.Namespace, *outputs: Path | None, model: Path |
 def write_classes(path: Path | None, classifier: "GCKMClassifier", data: Data | None, nodes: list[str] | None) -> None:
     """Write the two likeliest classes of every node of a graph, by default the fitted one."""
     classes = [str(name) for name in classifier.classes_.tolist()]
-    values, places = torch.as_tensor(classifier.predict_proba(**asked(data))).topk(2, dim=1)
+    with working("predicting"):
+        values, places = torch.as_tensor(classifier.predict_proba(**asked(data))).topk(2, dim=1)
     names = nodes or [str(node) for node in range(len(values))]
     rows = (
         [plain(name), plain(classes[first]), f"{sure:.4f}", plain(classes[second]), f"{less:.4f}"]

@@ -38,6 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _load(args: argparse.Namespace) -> Any:
     """The module of the commands, which takes some seconds to import."""
-    is_loaded = "torch" in sys.modules
-    with Bar("loading PyTorch", shown=not getattr(args, "quiet", True) and not is_loaded):
+    is_shown = not args.quiet if "quiet" in args else sys.stderr.isatty()
+    with Bar("loading PyTorch", shown=is_shown and "torch" not in sys.modules):
         return importlib.import_module("torch_gckm.cli.commands")

@@ -115,7 +115,10 @@ class SearchRun:
                 self.result.trials = sorted(trials, key=lambda trial: trial.number)
                 self._save(now=True)
         if interruption is not None:
-            if not self.partition.is_whole or not self.result.ranked():
+            if not self.partition.is_whole:
+                raise interruption
+            if not self.result.ranked():
+                warnings.warn("the search was interrupted before it had fitted a setting", GCKMWarning, stacklevel=2)
                 raise interruption
             self.result.interrupted = True
             warnings.warn(self._how_to_go_on(), GCKMWarning, stacklevel=2)
