@@ -114,7 +114,7 @@ OF_ONE_PROCESS = {
     "train/labelling.py": {"_chosen"},
     # What each process says of its own rows; all raise its error.
     "graph/edges.py": {"canonical_edges"},
-    "graph/weights.py": {"warn_of_negative"},
+    "graph/weights.py": {"warn_of_unusable"},
     "graph/topology.py": {"_row_hashes", "_check_degrees", "_check_targets"},
     "kernels/discrete.py": {"__init__", "_numbers"},
     "kernels/inner.py": {"_inverse_norm"},

@@ -154,7 +154,7 @@ def test_matrices_weights_and_neighbours(files, capsys):
 @pytest.mark.parametrize(("change", "match"), [
     ({"x.csv": "n0,1\nn1,red\n"}, "line 2: 'red' is not a number"),
     ({"x.csv": "n0,1,2\nn1,3\n"}, "line 2: 2 cells instead of 3"),
-    ({"x.csv": "n0,1\nn0,2\n"}, "names a node twice"),
+    ({"x.csv": "n0,1\nn0,2\n"}, "line 2: there is another node called 'n0'"),
     ({"x.csv": ""}, "needs lines"),
     ({"x.csv": "node,a,b\nn0,1,2\nn1,inf,1\n"}, "line 3: a value is infinite"),
     ({"x.csv": "node,a\nn0,1\nn1,2\nn2,red\n"}, "line 4: 'red' is not a number, as most cells of column 'a' are"),

@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import is_undirected
 
+from torch_gckm import GCKMClassifier
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.inputs import (
     NumberedLabels,
@@ -100,3 +101,16 @@ def test_two_classes_are_needed(y):
 def test_numbers_that_are_no_classes():
     with pytest.raises(ValueError, match="Unknown label type"):
         NumberedLabels.of_rows(np.array([0.5, 1.7, 2.2]))
+
+
+def test_labels_of_a_table_have_its_index():
+    pd = pytest.importorskip("pandas")
+    draw = np.random.default_rng(0)
+    table = pd.DataFrame(draw.normal(size=(40, 2)), columns=["a", "b"], index=[f"n{row}" for row in range(40)])
+    y = pd.Series(np.where(table["a"] > 0, "up", "down"), index=table.index)
+    y.iloc[10:] = None
+    classifier = GCKMClassifier(search=None, members=1, progress=False)
+    with pytest.raises(InvalidInputError, match=r"index of X in another order; pass y\.loc\[X\.index\]"):
+        classifier.fit(table, y.iloc[::-1])
+    by_series = classifier.fit(table, y).predict()
+    np.testing.assert_array_equal(classifier.fit(table, y.to_frame()).predict(), by_series)

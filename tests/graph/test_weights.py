@@ -5,7 +5,7 @@ import torch
 
 from torch_gckm import GCKM, Trainer
 from torch_gckm.errors import GCKMWarning, InvalidInputError
-from torch_gckm.graph import Propagation, has_weights, typical_weight, warn_of_heavy_tail
+from torch_gckm.graph import Propagation, has_weights, typical_weight, warn_of_heavy_tail, warn_of_unusable
 from torch_gckm.graph.weights import Weighting
 
 EDGES = torch.tensor([[0, 1, 2, 3, 1, 2], [1, 0, 3, 2, 2, 1]])
@@ -94,3 +94,11 @@ def test_models_keep_it(graph, tmp_path):
     Trainer(plain, steps=0, progress=False).fit(graph)
     torch.testing.assert_close(scores["gcn unweighted"], plain.readout.scores)
     assert not torch.allclose(scores["gcn"], scores["gcn log(1 + w/55)"])
+
+
+def test_weights_that_are_all_zero_are_told():
+    with pytest.warns(GCKMWarning, match="all edge weights are zero"):
+        warn_of_unusable(torch.zeros(3))
+    warn_of_unusable(torch.tensor([0.0, 1.0]))  # Nothing is said.
+    warn_of_unusable(torch.zeros(0))
+    warn_of_unusable(None)

@@ -48,7 +48,8 @@ def test_a_first_node_of_words_is_no_heading(tmp_path):
 
 
 def test_columns_without_names(tmp_path):
-    plain = read_features(write(tmp_path, "n0,1,2000\nn1,2,3000\nn2,5,9000\n"))
+    with pytest.warns(GCKMWarning, match="different units"):
+        plain = read_features(write(tmp_path, "n0,1,2000\nn1,2,3000\nn2,5,9000\n"))
     assert plain.encoding is None
     assert plain.x.tolist() == [[1, 2000], [2, 3000], [5, 9000]]
     known = read_features(write(tmp_path, "node,a,b\nn0,1,2000\nn1,2,3000\nn2,5,9000\n"))
@@ -102,3 +103,19 @@ def test_edges_and_labels_of_parquet(tmp_path):
         pytest.raises(InvalidInputError, match=r"x.parquet has no column of numbers"),
     ):
         read_features(tmp_path / "x.parquet")
+
+
+def test_a_table_needs_a_column_of_names(tmp_path):
+    with pytest.raises(
+        InvalidInputError, match=r"x\.csv, line 2: '52\.7' is no name of a node.* put a column of names"
+    ):
+        read_features(write(tmp_path, "age,income\n52.7,100\n31,200\n"))
+    assert read_features(write(tmp_path, "node,a,b\n0.0,1,2\n1.0,2,3\n")).nodes == ["0.0", "1.0"]
+    with pytest.raises(InvalidInputError, match=r"x\.csv, line 4: there is another node called 'b'"):
+        read_features(write(tmp_path, "node,x,y\nb,1,2\na,2,3\nb,3,4\n"))
+
+
+def test_units_without_a_heading_are_told(tmp_path):
+    lines = "".join(f"n{node},{20 + node},{1000 * node}\n" for node in range(9))
+    with pytest.warns(GCKMWarning, match=r"x\.csv seem to have different units; with a heading that names them"):
+        assert read_features(write(tmp_path, lines)).x[2].tolist() == [22, 2000]

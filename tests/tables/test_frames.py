@@ -72,3 +72,9 @@ def test_parquet(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"torch_gckm\[tables\]"):
         read_parquet(path)
+
+
+def test_a_word_among_numbers_is_refused():
+    with pytest.raises(InvalidInputError, match="row 2: 'alt' is not a number, as most values of column 'a' are"):
+        column([1, 2.5, "alt", None, 3])
+    assert column(["x", "y", 3], dtype=object).kind == "words"

@@ -133,7 +133,14 @@ def _from_files(
 def _joined(args: argparse.Namespace, table: FeatureTable, x: Tensor, fitted: Sequence[str] | None) -> Data:
     """The graph of a file of edges, or, if some lead to fitted nodes, new nodes and their ``new_edges``."""
     if not fitted or not set(fitted).isdisjoint(table.nodes):  # A whole graph, which has fitted nodes perhaps.
-        hint = "" if fitted is None else "; a model for other graphs only (--inductive) knows no nodes of its own"
+        hint = ""
+        if fitted is not None:
+            both = next((node for node in table.nodes if node in set(fitted)), None) if fitted else None
+            hint = "; a model for other graphs only (--inductive) knows no nodes of its own"
+            if both is not None:
+                hint = (
+                    f"; {args.features} has '{both}' of the fitted graph: give new nodes alone, or the whole new graph"
+                )
         edges, weight = read_edges(args.edges, table, args.directed, hint)
         return Data(x=x, edge_index=edges, edge_weight=weight)
     size = len(fitted)

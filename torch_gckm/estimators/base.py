@@ -21,7 +21,7 @@ from torch_gckm import errors
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.estimators.edges import require_same_edges, to_edges, to_weights, undirected
 from torch_gckm.estimators.inputs import join, neighbour_graph, places_among, to_matrix, to_tensor
-from torch_gckm.estimators.tables import check_encoding, encoded, encoding_of, learned
+from torch_gckm.estimators.tables import check_encoding, check_index, encoded, encoding_of, learned
 from torch_gckm.graph import graph_of, with_structural_features
 from torch_gckm.layouts import warn_of_lost_digits
 from torch_gckm.nn import GCKM, KernelLayers
@@ -81,6 +81,7 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
         self, X: Any, edge_index: Any = None, y: Any = "no_validation", edge_weight: Any = None
     ) -> tuple[Data, Any]:
         """The graph to fit, and checked labels if there are some beside it."""
+        check_index(X, y)
         _check_edges(X, edge_index, edge_weight)
         self.directed_ = bool(self.directed)
         check_count("n_neighbors", self.n_neighbors)

@@ -15,7 +15,7 @@ from torch_gckm.estimators.inputs import NumberedLabels, choose_split
 from torch_gckm.estimators.scores import score_nodes, score_rows
 from torch_gckm.estimators.searched import SearchedEstimator, timed
 from torch_gckm.estimators.several import has_several_labels, score_several
-from torch_gckm.estimators.tables import without_blanks
+from torch_gckm.estimators.tables import check_index, without_blanks
 from torch_gckm.files import PathLike, load_tensors
 from torch_gckm.gram import GramLike
 from torch_gckm.nn.settings import FORMAT as MODEL_FORMAT
@@ -153,8 +153,8 @@ class GCKMClassifier(ClassifierMixin, SearchedEstimator):  # type: ignore[misc]
                 those of a table are.
         """
         self._check_options()
-        from_rows = not isinstance(X, Data | HeteroData)
-        several = has_several_labels(X, y)
+        from_rows, several = not isinstance(X, Data | HeteroData), has_several_labels(X, y)
+        check_index(X, y)
         graph, y = self._take(X, edge_index, y if several else without_blanks(y), edge_weight)
         if several:
             return self._fit_several(graph, y, split, class_names, (node_names, feature_names))

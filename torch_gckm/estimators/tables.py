@@ -62,8 +62,20 @@ def check_encoding(estimator: Any, graph: Data) -> None:
         )
 
 
+def check_index(X: Any, y: Any) -> None:
+    """Raise if the labels of a table have its index in another order: rows are taken by position."""
+    rows: Any = getattr(X, "index", None)
+    labels: Any = getattr(y, "index", None)
+    if not (hasattr(rows, "equals") and hasattr(labels, "equals")) or rows.equals(labels):
+        return
+    if len(rows) == len(labels) and set(rows) == set(labels):
+        raise InvalidInputError("y has the index of X in another order; pass y.loc[X.index], or both without an index")
+
+
 def without_blanks(y: Any) -> Any:
     """Labels with -1 where there is none: NaN, ``None``, pandas' NA and empty text say so as well."""
+    if hasattr(y, "iloc") and np.ndim(y) == 2 and y.shape[1] == 1:
+        y = y.iloc[:, 0]
     if not (isinstance(y, list) or hasattr(y, "tolist")) or np.ndim(y) != 1:
         return y
     labels = y if isinstance(y, list) else y.tolist()

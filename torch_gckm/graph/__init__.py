@@ -15,7 +15,7 @@ from torch_gckm.graph.weights import (
     has_weights,
     typical_weight,
     warn_of_heavy_tail,
-    warn_of_negative,
+    warn_of_unusable,
     weights_of,
 )
 
@@ -23,5 +23,5 @@ __all__ = [
     "AS_GIVEN", "Adjacency", "DIRECTIONS", "Direction", "KINDS", "Normalize", "PreparedGraph", "Propagation",
     "PropagationLike", "RememberedGraph", "Scaling", "ShardedGraph", "Topology", "WEIGHTS", "Weighting", "Weights",
     "as_propagation", "canonical_edges", "check_features", "graph_of", "has_weights", "is_directed", "processes_of",
-    "typical_weight", "warn_of_heavy_tail", "warn_of_negative", "weights_of", "with_structural_features",
+    "typical_weight", "warn_of_heavy_tail", "warn_of_unusable", "weights_of", "with_structural_features",
 ]  # fmt: skip

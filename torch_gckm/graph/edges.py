@@ -81,9 +81,9 @@ def canonical_edges(
     else:
         edges = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
     if edges.dim() != 2 or edges.size(0) != 2 or edges.is_floating_point():
-        raise InvalidInputError(
-            f"'edge_index' must be an integer tensor [2, E] or a sparse matrix, got {edges.dtype} {tuple(edges.shape)}"
-        )
+        hint = "; pass edge_index.t()" if edges.dim() == 2 and edges.size(1) == 2 else ""
+        found = f"{edges.dtype} {tuple(edges.shape)}{hint}"
+        raise InvalidInputError(f"'edge_index' must be an integer tensor [2, E] or a sparse matrix, got {found}")
     edges = edges.long()
     if edges.numel():
         low, high = int(panels.smallest(edges)), int(panels.largest(edges))

@@ -73,9 +73,12 @@ def typical_weight(weight: Tensor, over: Partition = WHOLE) -> float:
     return 1.0 if math.isnan(mean) else float(f"{math.exp(mean):.3g}")
 
 
-def warn_of_negative(weight: Tensor | None) -> None:
-    """Warn of negative weights, which settings that divide by sums of weights cannot use."""
+def warn_of_unusable(weight: Tensor | None) -> None:
+    """Warn if all weights are zero, or of negative ones, which settings that divide by sums of weights cannot use."""
     count = 0 if weight is None else panels.count(weight < 0, WHOLE)
+    if weight is not None and weight.numel() and not panels.count(weight, WHOLE):
+        text = "all edge weights are zero, so edges count for nothing; leave the weights out"
+        warnings.warn(text, GCKMWarning, stacklevel=3)
     if weight is not None and count:
         text = (
             f"{count:,} of {weight.numel():,} edge weights are negative. Settings are left out for which the weights "

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from torch_gckm.errors import InvalidInputError
 from torch_gckm.files import PathLike
 from torch_gckm.gram import Auto, GramLike, LowRank, as_gram
-from torch_gckm.graph import AS_GIVEN, warn_of_heavy_tail, warn_of_negative, weights_of
+from torch_gckm.graph import AS_GIVEN, warn_of_heavy_tail, warn_of_unusable, weights_of
 from torch_gckm.nn.settings import OwnModules
 from torch_gckm.partition import Partition, in_agreement, partition_of
 from torch_gckm.progress import Bar
@@ -155,7 +155,7 @@ def _is_default(space: Space | None) -> bool:
 
 def _warn_of_weights(data: Data, space: Space, over: Partition) -> None:
     if over.is_whole:
-        warn_of_negative(weights_of(data))
+        warn_of_unusable(weights_of(data))
     if over.is_whole and AS_GIVEN in space.weightings:
         tries = "the search also tries their logarithms, and edges without weights"
         advice = tries if len(space.weightings) > 1 else f"with Space(weights=None) {tries}"

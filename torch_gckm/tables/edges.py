@@ -26,8 +26,8 @@ def read_edges(path: Path, features: FeatureTable, directed: bool = False, hint:
     for row, cells in enumerate(lines.rows):
         known = len(cells) in (2, 3) and cells[0] in places and cells[1] in places
         if not known or (len(cells) == 3 and not is_number(cells[2])):
-            shown = ", ".join(cells)
-            raise InvalidInputError(f"{lines.where(row)}: not two known nodes and perhaps a weight: {shown}{hint}")
+            shown = f"{', '.join(cells)}{hint or _names_of(features)}"
+            raise InvalidInputError(f"{lines.where(row)}: not two known nodes and perhaps a weight: {shown}")
         ends.append((places[cells[0]], places[cells[1]]))
         weights.append(float(cells[2]) if len(cells) == 3 else 1.0)
     if not ends:
@@ -48,13 +48,35 @@ def read_labels(path: Path, features: FeatureTable, *, numeric: bool = False) ->
     lines = _about(path, features, 1)
     for row, cells in enumerate(lines.rows):
         if len(cells) != 2 or cells[0] not in features.places:
-            raise InvalidInputError(f"{lines.where(row)}: not a known node and its class: {', '.join(cells)}")
+            shown = f"{', '.join(cells)}{_names_of(features)}"
+            raise InvalidInputError(f"{lines.where(row)}: not a known node and its class: {shown}")
         name, place = cells[1], features.places[cells[0]]
         if _is_unknown(name) and not (numeric and is_number(name) and float(name) == -1):
             continue
         if found.setdefault(place, name) != name:
             raise InvalidInputError(f"{lines.where(row)}: '{cells[0]}' has two classes, {found[place]} and {name}")
+    if lines.numbers[:1] == [1] and len(lines.rows) > 2 and not numeric:
+        _check_first_label(lines)
     return found
+
+
+def _check_first_label(lines: Lines) -> None:
+    """Raise, or warn, if the first line may be a heading: no other node has its class."""
+    first = lines.rows[0]
+    if len(first) != 2 or _is_unknown(first[1]) or any(row[1:] == first[1:] for row in lines.rows[1:]):
+        return
+    if first == ["0", "1"]:  # As pandas numbers columns.
+        raise InvalidInputError(
+            f"{lines.where(0)}: are 0 and 1 numbers of columns, or a node and a class that no other node has? Write a "
+            "first line 'node,class' in place of it, or above it"
+        )
+    text = f"{lines.where(0)}: no other node has the class '{first[1]}'; if the line is a heading, begin it with 'node'"
+    warnings.warn(text, GCKMWarning, stacklevel=3)
+
+
+def _names_of(features: FeatureTable) -> str:
+    """What the nodes are called, for messages."""
+    return f"; nodes are called {', '.join(features.nodes[:3])}{', ...' if len(features.nodes) > 3 else ''}"
 
 
 def read_nodes(edges: Path, labels: Path | None) -> FeatureTable:

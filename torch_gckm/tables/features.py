@@ -5,6 +5,7 @@ names, columns have no units that could be told.
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,15 +16,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torch_gckm.errors import InvalidInputError
+from torch_gckm.errors import GCKMWarning, InvalidInputError
 from torch_gckm.layouts import warn_of_lost_digits
 from torch_gckm.tables.cells import as_numbers, is_number
-from torch_gckm.tables.columns import MatrixTable, Table, TextTable
+from torch_gckm.tables.columns import Column, MatrixTable, Place, Table, TextTable
 from torch_gckm.tables.encoding import TableEncoding
 from torch_gckm.tables.frames import FrameTable, read_parquet, texts_of
 from torch_gckm.tables.headings import heading_of_features, shown
 from torch_gckm.tables.lines import MATRICES, PARQUET, Lines, read_lines
 from torch_gckm.tables.matrices import read_matrix
+from torch_gckm.tables.scaling import units_differ
 
 
 @dataclass
@@ -60,6 +62,7 @@ def read_features(path: Path, others: Sequence[Path] = (), known: TableEncoding 
         nodes, names = texts_of(frame.iloc[:, 0]), [str(name) for name in frame.columns]
         if "" in nodes:
             raise InvalidInputError(f"{path}, row {nodes.index('')}: a node has no name")
+        _check_names(nodes, lambda row: f"{path}, row {row}")
         table: Table = FrameTable(frame.iloc[:, 1:], f"{path}, row {{}}")
         return _encoded(path, nodes, names, table, known)
     lines = read_lines(path)
@@ -68,6 +71,7 @@ def read_features(path: Path, others: Sequence[Path] = (), known: TableEncoding 
         lines = lines.rest()
     _check_shape(lines, heading)
     nodes, *cells = (list(column) for column in zip(*lines.rows, strict=True))
+    _check_names(nodes, lines.where)
     if heading is not None and len(set(heading[1:])) == len(heading) - 1:
         return _encoded(path, nodes, heading, TextTable(heading[1:], cells, lines.where), known)
     if heading is not None and known is not None:
@@ -78,7 +82,23 @@ def read_features(path: Path, others: Sequence[Path] = (), known: TableEncoding 
     found = FeatureTable(nodes, _by_position(x, path, known), known)
     if heading is not None:
         found.corner, found.headings = heading[0], [shown(path, heading)]
+    elif known is None and units_differ([Column("number", column) for column in numbers.T]):
+        text = f"the columns of {path} seem to have different units; with a heading that names them, they are scaled"
+        warnings.warn(text, GCKMWarning, stacklevel=2)
     return found
+
+
+def _check_names(nodes: Sequence[str], where: Place) -> None:
+    """Raise if two nodes have one name, or if names are fractions: there may be no column of names."""
+    seen: set[str] = set()
+    for row, name in enumerate(nodes):
+        if name in seen:
+            raise InvalidInputError(f"{where(row)}: there is another node called '{name}'")
+        seen.add(name)
+        if "." in name and is_number(name) and not float(name).is_integer():
+            raise InvalidInputError(
+                f"{where(row)}: '{name}' is no name of a node, which the first column has; put a column of names first"
+            )
 
 
 def _encoded(

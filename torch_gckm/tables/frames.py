@@ -125,6 +125,15 @@ def _column_of_objects(series: Any, blank: Any) -> Column:
     for kind, read in (("flag", as_flags), ("date", as_dates)):
         if all(isinstance(value, str) for value in known) and (found := read(texts)) is not None:
             return Column("flag" if kind == "flag" else "date", found)
+    numbers_among = sum(map(_is_real, known))
+    if 2 * numbers_among >= len(known):
+        row, wrong = next(
+            (row, value) for row, value in enumerate(series.tolist()) if texts[row] and not _is_real(value)
+        )
+        raise InvalidInputError(
+            f"row {row}: {wrong!r} is not a number, as most values of column '{series.name}' are; correct it, leave it "
+            "blank, or make words of the column with astype(str)"
+        )
     return Column("words", words)
 
 

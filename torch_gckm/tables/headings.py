@@ -90,7 +90,11 @@ def _in_usual_order(lines: Lines, headings: list[str]) -> Lines:
     names = [name.lower() for name in first]
     roles = [0 if name in _SOURCES else 1 if name in _TARGETS else 2 if name in _CLASSES else None for name in names]
     known = [role for role in roles if role is not None]
-    if known != sorted(known) or (names[0] == "" and len(names) > 2) or (known and roles[0] is None and len(names) > 2):
+    if (
+        known != sorted(known)
+        or (names[0] == "" and len(names) > 2)
+        or (set(known) & {0, 1} and roles[0] is None and len(names) > 2)
+    ):
         raise InvalidInputError(
             f"{lines.path} has the columns {', '.join(first)}; the nodes must come first, sources before targets"
         )
