@@ -24,9 +24,8 @@ HEAD = """\
 # Results
 
 Accuracy next to other methods, time and memory, and the experiments of the paper. `python benchmarks/run.py report`
-writes this page from rows of JSON (`benchmarks/results/`), which have data, split, seed, setting, versions and
-machine. Test labels never choose a model. `benchmarks/README.md` says how to run each experiment; [the
-end](#what-was-run) says what was run.
+writes this page from rows of JSON (`benchmarks/results/`). Test labels never choose a model. [The end](#what-was-run)
+says what was run.
 """
 PAPER_HEAD = """\
 ## The paper's experiments
@@ -129,7 +128,7 @@ def overview(known: dict[str, Rows]) -> str:
     machines = machines_of([row for rows in known.values() for row in rows])
     return (
         f"This is version {__version__}. Not run with it: {', '.join(outdated) or 'none'}. "
-        f"Not run at all: {', '.join(missing) or 'none'}. Machines: {machines}; several experiments ran at a time."
+        f"Not run at all: {', '.join(missing) or 'none'}. Machines: {machines}."
     )
 
 

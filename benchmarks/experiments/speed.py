@@ -53,7 +53,8 @@ class Speed(Experiment):
     text = """\
 **One model**: initialisation, 10 fine-tuning steps and scores of all nodes, with the authors' settings and the
 paper's few-label masks (Physics: default settings, 20 labels per class). Beside it the paper's procedure as printed,
-and the GCN of PyG's tutorial. Nothing was chosen. Two cores. {version}
+of which the last step counts (GCKM keeps the step with the best cosine score), and the GCN of PyG's tutorial. Two
+cores. {version}
 
 {table}
 The dense fit of PubMed is its initialisation alone.
