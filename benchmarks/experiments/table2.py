@@ -46,9 +46,9 @@ of the folds). *GCKM authors* has the authors' settings; *GCKM* and *GCKM-MV* ar
 random settings of the paper's space, passing over models that put almost all nodes into one class. {version}
 
 {table}
-*GCKM authors*, at step 0, reaches the paper's numbers to about a point, except on PubMed. Baselines differ from the paper's
-where the grid does: ours has features as they are, two learning rates and dropout on the features, and stops after
-200 epochs at the latest.
+*GCKM authors*, at step 0, reaches the paper's numbers to about a point, except on PubMed. Baselines differ from the
+paper's where the grid does: ours has features as they are, two learning rates and dropout on the features, and
+stops after 200 epochs at the latest.
 """
 
     def tasks(self) -> list[Task]:
