@@ -97,8 +97,8 @@ class FewLabels(Experiment):
 
 Test accuracy in percent, of `GCKMClassifier(budget=None)`, all 48 settings, / of the best peer of each cell. The
 peers are SSGC and SGC with logistic regression, GCN, APPNP and GRAND with two recipes each, Poisson
-learning on the graph and on nearest neighbours, and label propagation. All see the graph and the labels, and no validation labels. Means over {most}
-random splits, or {fewest} where GRAND is the best peer.
+learning on the graph and on nearest neighbours, and label propagation. All see the graph and the labels, and no
+validation labels. Means over {most} random splits, or {fewest} where GRAND is the best peer.
 
 {table}
 It is the best in {best} of {cells} cells, and best or within one standard error of the best in
