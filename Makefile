@@ -1,8 +1,9 @@
 # make demo    set up, then run the main job on data that ships with scikit-learn
 # make test    set up, then lint, type-check and test
-# make check   everything else that must hold: full examples, documentation, wheel in a clean environment, test-several,
-#               test-browser, test-sparse
+# make check   everything else that must hold: full examples, documentation, wheel in a clean environment, test-slow,
+#               test-several, test-browser, test-sparse
 # make docs    build the documentation; its first page is docs/_build/html/index.html
+# make test-slow   tests that take long
 # make test-several   processes that torchrun starts, one of which is killed
 # make test-browser   the labelling page in Chromium, with a server that is killed
 # make test-sparse   build torch-scatter and torch-sparse (a quarter of an hour, once) and run what needs them
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 READY := $(VENV)/.ready
 SPARSE := $(VENV)/sparse
 
-.PHONY: setup demo test test-several test-browser test-sparse lint check docs examples wheel clean
+.PHONY: setup demo test test-slow test-several test-browser test-sparse lint check docs examples wheel clean
 
 setup: $(READY)
 
@@ -44,13 +45,16 @@ $(SPARSE)/.ready: $(READY)
 test-sparse: $(SPARSE)/.ready
 	PYTHONPATH=$(SPARSE) $(BIN)/python -m pytest tests/graph/test_adjacency_types.py
 
+test-slow: setup
+	GCKM_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m slow
+
 test-several: setup
 	GCKM_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/several/test_restart.py tests/several/test_larger.py
 
 test-browser: setup
 	GCKM_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/label
 
-check: examples docs wheel test-several test-browser test-sparse
+check: examples docs wheel test-slow test-several test-browser test-sparse
 
 docs: setup
 	$(PIP) install --constraint constraints.txt --editable ".[docs]"

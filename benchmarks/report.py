@@ -135,4 +135,5 @@ def overview(known: dict[str, Rows]) -> str:
 def printed_table(kind: type[Experiment], rows: Rows) -> str:
     """The table of an experiment, of which versions and machines."""
     note = " ".join(part for part in (measured_with(rows), f"On {machines_of(rows)}.") if part)
-    return f"{kind.table(rows)}\n{note}\n"
+    legend = "In brackets: the paper's numbers. After ±: half of the 95 % interval of the mean."
+    return f"{kind.table(rows)}\n{legend} {note}\n"

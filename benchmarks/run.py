@@ -26,6 +26,8 @@ from experiments.registry import EXPERIMENTS
 from report import PAGE, printed_table, write
 from store import RESULTS, Row, file_of, read, run_tasks
 
+from torch_gckm.errors import GCKMError
+
 QUICK_EPOCHS = 50
 QUICK_MINUTES = 3.0
 QUICK_SECONDS = 5.0  # Of a search.
@@ -57,6 +59,8 @@ def main(arguments: list[str] | None = None) -> list[Row]:
             args.seeds, args.budget = args.seeds or 1, min(args.budget, QUICK_SECONDS)
         minutes = args.minutes or (QUICK_MINUTES if args.quick else math.inf)
         experiment = kind(Options.of(args))
+        if args.quick:
+            print("--quick: small graphs, one seed, short training; numbers are not those of the whole experiment")
         with warnings.catch_warnings(), training.at_most(QUICK_EPOCHS if args.quick else training.MAX_EPOCHS):
             warnings.filterwarnings("ignore", message=".*Sparse (CSR|invariant).*")
             rows = run_tasks(experiment.tasks(), experiment.run, path, experiment.describe, 60 * minutes)
@@ -86,4 +90,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except GCKMError as error:  # Such as a missing dataset: a sentence says it all.
+        raise SystemExit(f"{error}") from None

@@ -7,6 +7,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what takes long, unless it is asked for."""
+    for item in items:
+        if "GCKM_SLOW" not in os.environ and item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.skip(reason="takes long: make test-slow"))
+
+
 @pytest.fixture
 def data_root() -> Path:
     root = os.environ.get("GCKM_DATA_ROOT")

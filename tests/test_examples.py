@@ -9,6 +9,7 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
 def test_example(script, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

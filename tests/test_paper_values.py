@@ -22,6 +22,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "accuracy", "tolerance"), [("cora", 80.3, 0.5), ("citeseer", 66.8, 0.6)])
 def test_few_labels(data_root, name, accuracy, tolerance):

@@ -59,6 +59,7 @@ def quick(experiment, tmp_path, *more):
     return run.main([experiment, "--quick", "--budget", "1", "--datasets", "cora", "--out", str(tmp_path), *more])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", [
     "table2", "table3", "standard", "depth", "clustering", "ablation", "inductive", "subset", "directed", "attention",
 ])  # fmt: skip

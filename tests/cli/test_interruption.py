@@ -29,6 +29,7 @@ def interruptible():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 @needs_posix
 @pytest.mark.skipif(not can_fork(), reason="processes cannot be copied here")
 def test_a_fit_is_interrupted_and_continued(files, monkeypatch, capsys):  # noqa: F811

@@ -14,6 +14,7 @@ def expected_failures(estimator):
     return {"check_classifiers_classes": UNLABELLED} if isinstance(estimator, GCKMClassifier) else {}
 
 
+@pytest.mark.slow
 # More channels than the checks' few rows have directions; one check may need a setting of the environment.
 @pytest.mark.filterwarnings("ignore::torch_gckm.errors.LowRankWarning")
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)

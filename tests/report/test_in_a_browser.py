@@ -11,7 +11,7 @@ from tests.report.conftest import EVIL, QUICK
 from torch_gckm import GCKMClassifier
 from torch_gckm.report import write_report
 
-pytestmark = pytest.mark.filterwarnings("ignore::torch_gckm.errors.LowRankWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::torch_gckm.errors.LowRankWarning")]
 
 # Elements are in shadow trees of Bokeh's; all that match, in the order of the page.
 FIND = """

@@ -102,6 +102,7 @@ def elsewhere(monkeypatch):
     return claim
 
 
+@pytest.mark.slow
 class TestProcesses:
     def test_two_find_what_one_finds_though_one_is_killed(self, graph, journal, one_thread, monkeypatch):
         original = Evaluator.__call__

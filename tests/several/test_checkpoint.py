@@ -10,6 +10,8 @@ from tests.several import checkpoint_jobs as jobs
 from tests.several.run import run
 from torch_gckm import GCKM
 
+pytestmark = pytest.mark.slow
+
 
 def check_same(parts, whole):
     for number, expected in enumerate(whole["rows"]):

@@ -26,7 +26,7 @@ def by_job(parts, name):
     return [part[name] for part in parts]
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_what_is_computed_is_that_of_one_process(world, tmp_path):
     write_shards(jobs.directed_graph(), tmp_path / "graph")
     arguments = (FITS[world], OTHERS[world], tmp_path / "graph")
@@ -60,6 +60,7 @@ def test_rows_of_others_and_their_gradients():
     assert second["gradient"].view(-1).tolist() == [6.0, 8.0, 0.0, 10.0]
 
 
+@pytest.mark.slow
 def test_searches_are_those_of_one_process():
     alone, together = jobs.searches(False), run(2, jobs.searches, True)
     for name in ("classes", "numbers"):
