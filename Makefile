@@ -68,7 +68,7 @@ wheel: setup
 	$(BIN)/python -m build --quiet
 	rm -rf $(VENV)-wheel && $(PYTHON) -m venv $(VENV)-wheel
 	$(VENV)-wheel/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt torch
-	$(VENV)-wheel/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt "$$(ls $(CURDIR)/dist/*.whl)[sklearn,plot]"
+	$(VENV)-wheel/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt "$$(ls $(CURDIR)/dist/*.whl)[app]"
 	cd $(VENV)-wheel && bin/gckm demo --budget 3 --quiet --report report.html && bin/gckm info digits.pt
 	rm -rf $(VENV)-wheel
 
