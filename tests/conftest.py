@@ -1,10 +1,17 @@
 import os
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C through to tests of it: processes that a shell starts in the background ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

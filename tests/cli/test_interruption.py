@@ -21,14 +21,6 @@ from torch_gckm.select.workers import can_fork
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
 
 
-@pytest.fixture(autouse=True)
-def interruptible():
-    """Ctrl-C is not ignored, as it is by processes that a shell starts in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.slow
 @needs_posix
 @pytest.mark.skipif(not can_fork(), reason="processes cannot be copied here")
