@@ -91,8 +91,8 @@ class GraphEstimator(BaseEstimator):  # type: ignore[misc]
             if isinstance(X, Data) and X.get("x") is None:
                 X = with_structural_features(X)
             self.structural_ = isinstance(X, Data) and bool(X.get("structural"))
-            _warn_of_no_edges(X)
             self.n_features_in_ = graph_of(X)[0].size(1)
+            _warn_of_no_edges(X)
             self.__dict__.pop("feature_names_in_", None)  # Of an earlier fit to a table.
             self.edges_given_ = True
             graph = copy.copy(self._as_fitted(X, warn=True))
@@ -219,7 +219,7 @@ def seed_of(random_state: int | np.random.RandomState | None) -> int:
 
 
 def _warn_of_no_edges(graph: Data) -> None:
-    if graph_of(graph)[1] is None:
+    if graph.get("edge_index") is None and graph.get("adj_t") is None:
         text = "the graph has no 'edge_index': its nodes are told apart by their features alone"
         warnings.warn(text, errors.GCKMWarning, stacklevel=5)
 
